@@ -37,7 +37,8 @@ type ParticipantAct struct {
 	AmountCentavos int64  `json:"amount_centavos,omitempty"` // of LiquidityIn and LiquidityOut
 	CapCentavos    *int64 `json:"cap_centavos,omitempty"`    // of caps; 0 lifts the cap
 	WindowSeconds  int    `json:"window_seconds,omitempty"`  // of DayCap and NightCap, unless the cap is lifted
-	Digest         string `json:"digest,omitempty"`          // of a key or a seal: the first 48 hexadecimal digits of its SHA-256
+	// of a key or a seal: the first 48 hexadecimal digits of its SHA-256
+	Digest string `json:"digest,omitempty"`
 }
 
 // AccountAct is an act on a customer's account.
@@ -89,13 +90,15 @@ func NewActID() string { return rand.Text() }
 
 // ActOnParticipant does an act under an id until it is acknowledged, so that it is done once,
 // whatever breaks. With an *UnknownFate it may have been done or not.
-func (c *Client) ActOnParticipant(ctx context.Context, ispb, actID string, act ParticipantAct) (done ParticipantActDone, err error) {
+func (c *Client) ActOnParticipant(ctx context.Context, ispb, actID string,
+	act ParticipantAct) (done ParticipantActDone, err error) {
 	err = c.submit(ctx, call{operation: opActOnParticipant, values: []string{ispb, actID}, body: act}, actID, &done)
 	return done, err
 }
 
 // ActOnAccount does an act on a customer's account, as ActOnParticipant does one on a participant.
-func (c *Client) ActOnAccount(ctx context.Context, account Account, actID string, act AccountAct) (done AccountActDone, err error) {
+func (c *Client) ActOnAccount(ctx context.Context, account Account, actID string,
+	act AccountAct) (done AccountActDone, err error) {
 	err = c.submit(ctx, call{operation: opActOnAccount, values: append(account.path(), actID), body: act}, actID, &done)
 	return done, err
 }

@@ -96,7 +96,8 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 
 // batchOnce sends payments once. It returns the results that came, in order. Payments after
 // unsent were not sent. The error says why there are no more results.
-func (c *Client) batchOnce(ctx context.Context, payments []Payment, which []int) (answers []batchLine, unsent int, err error) {
+func (c *Client) batchOnce(ctx context.Context, payments []Payment,
+	which []int) (answers []batchLine, unsent int, err error) {
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
 	for _, i := range which {
@@ -124,8 +125,11 @@ func (c *Client) batchOnce(ctx context.Context, payments []Payment, which []int)
 			return answers, len(which), unanswered(ctx, err)
 		}
 		silence.Reset(c.Timeout)
-		if at := len(answers); line.Line != at+1 || line.Problem == nil && line.EndToEndID != payments[which[at]].EndToEndID {
-			return answers, len(which), &Unanswered{fmt.Errorf("line %d of the response is about line %d, %s: is %s Liquida's address?", at+1, line.Line, line.EndToEndID, c.base)}
+		if at := len(answers); line.Line != at+1 || line.Problem == nil &&
+			line.EndToEndID != payments[which[at]].EndToEndID {
+			return answers, len(which),
+				&Unanswered{fmt.Errorf("line %d of the response is about line %d, %s: is %s Liquida's address?", at+1,
+					line.Line, line.EndToEndID, c.base)}
 		}
 		answers = append(answers, line)
 	}

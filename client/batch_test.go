@@ -14,7 +14,9 @@ import (
 
 func batchOf(n int) (payments []Payment) {
 	for i := range n {
-		payments = append(payments, Payment{Payer: Account{"10000001", "0001", "1"}, Payee: Account{"10000002", "0001", "1"}, AmountCentavos: int64(i + 1)})
+		payments = append(payments,
+			Payment{Payer: Account{"10000001", "0001", "1"}, Payee: Account{"10000002", "0001", "1"},
+				AmountCentavos: int64(i + 1)})
 	}
 	return payments
 }
@@ -69,13 +71,18 @@ func TestABatchIsSentUntilEachPaymentIsAnswered(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}, all}, "3 2", "taken taken taken"},
-		{"no answer, then refused: the first try may have been taken", tries{func(http.ResponseWriter, *http.Request, []Payment) { panic(http.ErrAbortHandler) },
-			func(w http.ResponseWriter, _ *http.Request, p []Payment) {
-				accept(w, 1, p[0].EndToEndID)
-				refuse(w, 2, 403)
-				accept(w, 3, p[2].EndToEndID)
-			}}, "3 3", "taken unknown taken"},
-		{"too busy, which does nothing, then refused", tries{func(w http.ResponseWriter, _ *http.Request, _ []Payment) { w.WriteHeader(http.StatusTooManyRequests) },
+		{"no answer, then refused: the first try may have been taken",
+			tries{func(http.ResponseWriter, *http.Request, []Payment) {
+				panic(http.ErrAbortHandler)
+			},
+				func(w http.ResponseWriter, _ *http.Request, p []Payment) {
+					accept(w, 1, p[0].EndToEndID)
+					refuse(w, 2, 403)
+					accept(w, 3, p[2].EndToEndID)
+				}}, "3 3", "taken unknown taken"},
+		{"too busy, which does nothing, then refused", tries{func(w http.ResponseWriter, _ *http.Request, _ []Payment) {
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
 			func(w http.ResponseWriter, _ *http.Request, _ []Payment) {
 				for line := range 3 {
 					refuse(w, line+1, 422)
@@ -86,11 +93,16 @@ func TestABatchIsSentUntilEachPaymentIsAnswered(t *testing.T) {
 			accept(w, 2, p[1].EndToEndID)
 			refuse(w, 3, 413)
 		}, all}, "3 1", "taken taken taken"},
-		{"a line that is too large ends a batch, wherever it stands", tries{func(w http.ResponseWriter, _ *http.Request, p []Payment) {
-			accept(w, 1, p[0].EndToEndID)
-			refuse(w, 2, 413)
-		}, func(w http.ResponseWriter, _ *http.Request, _ []Payment) { refuse(w, 1, 413) }, all}, "3 2 1", "taken refused taken"},
-		{"an answer about others", tries{func(w http.ResponseWriter, _ *http.Request, p []Payment) { accept(w, 1, p[2].EndToEndID) }, all}, "3 3", "taken taken taken"},
+		{"a line that is too large ends a batch, wherever it stands",
+			tries{func(w http.ResponseWriter, _ *http.Request, p []Payment) {
+				accept(w, 1, p[0].EndToEndID)
+				refuse(w, 2, 413)
+			}, func(w http.ResponseWriter, _ *http.Request, _ []Payment) {
+				refuse(w, 1, 413)
+			}, all}, "3 2 1", "taken refused taken"},
+		{"an answer about others", tries{func(w http.ResponseWriter, _ *http.Request, p []Payment) {
+			accept(w, 1, p[2].EndToEndID)
+		}, all}, "3 3", "taken taken taken"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var sends []string
@@ -104,7 +116,8 @@ func TestABatchIsSentUntilEachPaymentIsAnswered(t *testing.T) {
 					ids[p.AmountCentavos] = p.EndToEndID
 				}
 				sends = append(sends, fmt.Sprint(len(payments)))
-				if r.URL.Path != "/v1/payments:batch" || r.Header.Get("Authorization") != "Bearer secret" || len(sends) > len(c.tries) {
+				if r.URL.Path != "/v1/payments:batch" || r.Header.Get("Authorization") != "Bearer secret" ||
+					len(sends) > len(c.tries) {
 					t.Errorf("request %d: %s %v", len(sends), r.URL, r.Header)
 					return
 				}
@@ -143,7 +156,8 @@ func TestABatchThatIsRefusedAsAWhole(t *testing.T) {
 		fmt.Fprint(w, `{"title":"Unknown caller","status":401,"detail":"no key"}`)
 	})
 	problem := new(Problem)
-	if results, err := c.PayBatch(t.Context(), batchOf(2)); results != nil || !errors.As(err, &problem) || problem.Status != 401 || asked != 1 {
+	if results, err := c.PayBatch(t.Context(), batchOf(2)); results != nil || !errors.As(err, &problem) ||
+		problem.Status != 401 || asked != 1 {
 		t.Errorf("%v %v, asked %d times", results, err, asked)
 	}
 }

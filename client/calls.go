@@ -20,9 +20,11 @@ type UnknownFate struct {
 
 func (e *UnknownFate) Error() string {
 	if nothingDone(e.Err) { // the last try; but for an earlier one this error would say all
-		return fmt.Sprintf("%v\nBut an earlier try may have been taken, so the fate of %s is unknown: send the same again with this id, which is safe, or read its status", e.Err, e.EndToEndID)
+		return fmt.Sprintf("%v\nBut an earlier try may have been taken, so the fate of %s is unknown: send the same again with this id, which is safe, or read its status",
+			e.Err, e.EndToEndID)
 	}
-	return fmt.Sprintf("%v\nThe fate of %s is unknown: send the same again with this id, which is safe, or read its status", e.Err, e.EndToEndID)
+	return fmt.Sprintf("%v\nThe fate of %s is unknown: send the same again with this id, which is safe, or read its status",
+		e.Err, e.EndToEndID)
 }
 func (e *UnknownFate) Unwrap() error { return e.Err }
 
@@ -55,7 +57,8 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 // send sends an order until it is acknowledged, and waits for the outcome of its content. unknown is its
 // state before that.
 func send[S outcome](
-	ctx context.Context, c *Client, post call, events operation, id string, wait time.Duration, unknown S, is func(S) bool,
+	ctx context.Context, c *Client, post call, events operation, id string, wait time.Duration, unknown S,
+	is func(S) bool,
 ) (S, error) {
 	until := time.Now().Add(wait)
 	var accepted S
@@ -117,7 +120,8 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 	if order.ReturnID == "" {
 		original, err := c.Payment(ctx, order.OriginalEndToEndID)
 		if err == nil && original.Payee == nil {
-			err = fmt.Errorf("payment %s was refused before money was held: there is nothing to give back", order.OriginalEndToEndID)
+			err = fmt.Errorf("payment %s was refused before money was held: there is nothing to give back",
+				order.OriginalEndToEndID)
 		}
 		if err != nil {
 			return ReturnState{}, err

@@ -58,12 +58,14 @@ func New(address, key string) (*Client, error) {
 		return nil, fmt.Errorf("the address of the API is %q: it must be like %s", address, DefaultURL)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = transport.MaxIdleConns // there is one host; two would close the connections of whoever asks more at once
-	return &Client{Timeout: 10 * time.Second, RetryFor: 30 * time.Second, silence: silenceMax, base: base, key: key, http: &http.Client{
-		Transport: transport,
-		// The API never redirects, and a payment must not go anywhere else.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	// there is one host; two would close the connections of whoever asks more at once
+	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
+	return &Client{Timeout: 10 * time.Second, RetryFor: 30 * time.Second, silence: silenceMax, base: base, key: key,
+		http: &http.Client{
+			Transport: transport,
+			// The API never redirects, and a payment must not go anywhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}}, nil
 }
 
 // ReadKey reads a key from a file of one line.
@@ -78,9 +80,12 @@ func ReadKey(path string) (string, error) {
 		return "", fmt.Errorf("cannot read the key: %w", err)
 	}
 	key := strings.TrimSpace(string(text))
-	if key == "" || len(text) > keyBytesMax || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+	if key == "" || len(text) > keyBytesMax || strings.ContainsFunc(key, func(c rune) bool {
+		return c <= ' ' || c > '~'
+	}) {
 		// The content is a secret, even if it is wrong.
-		return "", fmt.Errorf("%s must hold a key and nothing else: one line of at most %d visible characters", path, keyBytesMax)
+		return "", fmt.Errorf("%s must hold a key and nothing else: one line of at most %d visible characters", path,
+			keyBytesMax)
 	}
 	return key, nil
 }
@@ -157,7 +162,8 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 
 // once sends a request and decodes its response.
 func (c *Client) once(ctx context.Context, call call, into any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+call.longer, fmt.Errorf("no response within %v", c.Timeout+call.longer))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+call.longer,
+		fmt.Errorf("no response within %v", c.Timeout+call.longer))
 	defer cancel()
 	request, err := c.request(ctx, call)
 	if err != nil {
@@ -179,7 +185,8 @@ func (c *Client) once(ctx context.Context, call call, into any) error {
 		return fmt.Errorf("%s responded with more than %d bytes: ask for less", call.path, answerBytesMax)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("the response of %s is not from the API (%w): is %s Liquida's address?", call.path, err, c.base)
+		return fmt.Errorf("the response of %s is not from the API (%w): is %s Liquida's address?", call.path,
+			err, c.base)
 	}
 	return nil
 }
@@ -304,7 +311,8 @@ func (p *Problem) Error() string {
 func problemOf(response *http.Response, text []byte) error {
 	problem := new(Problem)
 	if json.Unmarshal(text, problem) != nil || problem.Title == "" {
-		problem = &Problem{Title: http.StatusText(response.StatusCode), Detail: fmt.Sprintf("the response is not a problem document: %.200q", text)}
+		problem = &Problem{Title: http.StatusText(response.StatusCode),
+			Detail: fmt.Sprintf("the response is not a problem document: %.200q", text)}
 	}
 	problem.Status = response.StatusCode
 	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 31); err == nil {
@@ -344,15 +352,18 @@ func OtherContent(err error) bool {
 // leaves no fate open. That of an order names the order.
 func nothingDone(err error) bool {
 	problem := problemIn(err)
-	ours := strings.HasPrefix(problem.Type, "urn:liquida:problem:") && problem.Type != "urn:liquida:problem:unknown-fate"
-	return problem.Status == http.StatusTooManyRequests || ours && problem.Status == http.StatusServiceUnavailable && problem.EndToEndID == ""
+	ours := strings.HasPrefix(problem.Type, "urn:liquida:problem:") &&
+		problem.Type != "urn:liquida:problem:unknown-fate"
+	return problem.Status == http.StatusTooManyRequests || ours && problem.Status == http.StatusServiceUnavailable &&
+		problem.EndToEndID == ""
 }
 
 // burnt reports whether an error says that the ledger refuses the id of an act, so that no try under it
 // does the act.
 func burnt(err error) bool {
 	problem := problemIn(err)
-	return problem.Type == "urn:liquida:problem:act-refused" && (problem.Status == http.StatusUnprocessableEntity || problem.Field == "act_id")
+	return problem.Type == "urn:liquida:problem:act-refused" &&
+		(problem.Status == http.StatusUnprocessableEntity || problem.Field == "act_id")
 }
 
 // NotFound reports whether an error says that the ledger does not know the id.

@@ -86,13 +86,15 @@ func TestTheSamePaymentIsSentUntilItIsAcknowledged(t *testing.T) {
 	})
 	payer := Account{"10000001", "0001", "1"}
 	state, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, 0)
-	if err != nil || state.Status != Accepted || len(bodies) != 4 || len(slices.Compact(bodies)) != 1 || !strings.Contains(bodies[0], `"end_to_end_id":"E10000001`) {
+	if err != nil || state.Status != Accepted || len(bodies) != 4 || len(slices.Compact(bodies)) != 1 ||
+		!strings.Contains(bodies[0], `"end_to_end_id":"E10000001`) {
 		t.Errorf("%+v %v %q", state, err, bodies)
 	}
 	c.RetryFor = 0
 	bodies = nil
 	_, err = c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, 0)
-	if unknown := new(UnknownFate); !errors.As(err, &unknown) || len(bodies) != 1 || !strings.Contains(bodies[0], unknown.EndToEndID) || !TryAgain(err) {
+	if unknown := new(UnknownFate); !errors.As(err, &unknown) || len(bodies) != 1 ||
+		!strings.Contains(bodies[0], unknown.EndToEndID) || !TryAgain(err) {
 		t.Errorf("%v after %q", err, bodies)
 	}
 }
@@ -121,7 +123,8 @@ func TestAnOutcomeNotSeenIsTold(t *testing.T) {
 	})
 	payer := Account{"10000001", "0001", "1"}
 	state, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, time.Minute)
-	if state.Status != Accepted || err == nil || !strings.Contains(err.Error(), "was accepted, but its outcome was not seen") {
+	if state.Status != Accepted || err == nil ||
+		!strings.Contains(err.Error(), "was accepted, but its outcome was not seen") {
 		t.Errorf("%+v %v", state, err)
 	}
 }
@@ -140,14 +143,17 @@ func TestAReturnIsWaitedForAndThenFollowed(t *testing.T) {
 			fmt.Fprintf(w, `{"return_id": %q, "status": "accepted"}`, id)
 			return
 		}
-		fmt.Fprintf(w, "event: state\ndata: {\"return_id\": %q, \"status\": \"reserved\"}\n\nevent: state\ndata: {\"return_id\": %q, \"status\": \"rejected\", \"reason_code\": \"AM09\"}\n\n", id, id)
+		fmt.Fprintf(w, "event: state\ndata: {\"return_id\": %q, \"status\": \"reserved\"}\n\nevent: state\ndata: {\"return_id\": %q, \"status\": \"rejected\", \"reason_code\": \"AM09\"}\n\n",
+			id, id)
 	})
-	state, err := c.GiveBack(t.Context(), ReturnOrder{ReturnID: id, OriginalEndToEndID: original, AmountCentavos: 1, ReasonCode: "MD06"}, time.Minute)
+	state, err := c.GiveBack(t.Context(),
+		ReturnOrder{ReturnID: id, OriginalEndToEndID: original, AmountCentavos: 1, ReasonCode: "MD06"}, time.Minute)
 	if err != nil || state.ReturnID != id || !state.Final() || state.ReasonCode != "AM09" {
 		t.Errorf("%+v %v", state, err)
 	}
 	// A refusal shows no content: the same order is sent again, so that the API says if it is its own.
-	if want := "POST /v1/returns wait=10, GET /v1/returns/" + id + "/events , POST /v1/returns "; strings.Join(asked, ", ") != want {
+	if want := "POST /v1/returns wait=10, GET /v1/returns/" + id +
+		"/events , POST /v1/returns "; strings.Join(asked, ", ") != want {
 		t.Errorf("asked %q, want %q", asked, want)
 	}
 }
@@ -187,7 +193,8 @@ func TestAStreamGoesOnWhereItBroke(t *testing.T) {
 		}
 		return false, nil
 	})
-	if problem := new(Problem); !errors.As(err, &problem) || problem.Status != 422 || !slices.Equal(from, []string{"start", "1", "2"}) {
+	if problem := new(Problem); !errors.As(err, &problem) || problem.Status != 422 ||
+		!slices.Equal(from, []string{"start", "1", "2"}) {
 		t.Errorf("%v after %q", err, from)
 	}
 }
@@ -209,7 +216,9 @@ func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
 	other.AmountCentavos = 1
 	conflict := `{"title": "The id belongs to other content", "status": 409, "type": "urn:liquida:problem:other-content", "code": "DUPL", "detail": "read its status"}`
 	state := func(p Payment, status string) string {
-		text, err := json.Marshal(PaymentState{EndToEndID: p.EndToEndID, Status: status, Payer: &p.Payer, Payee: &p.Payee, AmountCentavos: p.AmountCentavos})
+		text, err := json.Marshal(
+			PaymentState{EndToEndID: p.EndToEndID, Status: status, Payer: &p.Payer, Payee: &p.Payee,
+				AmountCentavos: p.AmountCentavos})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +235,8 @@ func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
 		{"settled", state(sent, Settled), 0, "", Settled, false},
 		{"another amount has settled", state(other, Settled), 409, conflict, Unknown, true},
 		{"refused", refused, 200, refused, Rejected, false},
-		{"refused, and the same was taken again", refused, 202, `{"end_to_end_id": "` + sent.EndToEndID + `", "status": "accepted"}`, Rejected, false},
+		{"refused, and the same was taken again", refused, 202,
+			`{"end_to_end_id": "` + sent.EndToEndID + `", "status": "accepted"}`, Rejected, false},
 		{"another content was refused", refused, 409, conflict, Unknown, true},
 		{"nobody says whose the refusal is", refused, 503, `{"title": "away"}`, Accepted, false},
 	} {
@@ -246,7 +256,8 @@ func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
 		})
 		api.RetryFor = 0
 		got, err := api.Pay(t.Context(), sent, time.Minute)
-		if got.Status != c.status || OtherContent(err) != c.conflict || (err != nil) != (c.conflict || c.code == 503) || (posts == 1) != (c.code == 0) {
+		if got.Status != c.status || OtherContent(err) != c.conflict || (err != nil) != (c.conflict || c.code == 503) ||
+			(posts == 1) != (c.code == 0) {
 			t.Errorf("%s: %+v %v after %d posts", c.name, got, err, posts)
 		}
 	}
@@ -276,7 +287,8 @@ func TestAnActWhoseIDTheLedgerRefusesIsNotUnknown(t *testing.T) {
 		unknown bool
 	}{
 		{422, `{"type": "urn:liquida:problem:act-refused", "title": "Not enough", "field": "amount_centavos"}`, false},
-		{409, `{"type": "urn:liquida:problem:act-refused", "title": "The act was refused before", "field": "act_id"}`, false},
+		{409, `{"type": "urn:liquida:problem:act-refused", "title": "The act was refused before", "field": "act_id"}`,
+			false},
 		{409, `{"type": "urn:liquida:problem:act-refused", "title": "It is there", "field": "ispb"}`, true},
 		{429, `{"type": "urn:liquida:problem:busy", "title": "Busy", "detail": "nothing was sent"}`, true},
 		{403, `{"type": "urn:liquida:problem:not-yours", "title": "Not yours"}`, true},
@@ -290,9 +302,11 @@ func TestAnActWhoseIDTheLedgerRefusesIsNotUnknown(t *testing.T) {
 			fmt.Fprint(w, c.body)
 		})
 		api.RetryFor = 900 * time.Millisecond
-		_, err := api.ActOnAccount(t.Context(), Account{"10000001", "0001", "1"}, "one", AccountAct{Act: Withdraw, AmountCentavos: 1})
+		_, err := api.ActOnAccount(t.Context(), Account{"10000001", "0001", "1"}, "one",
+			AccountAct{Act: Withdraw, AmountCentavos: 1})
 		again := c.status == http.StatusTooManyRequests
-		if err == nil || tries < 2 || tries > 2 && !again || errors.As(err, new(*UnknownFate)) != c.unknown || strings.Contains(err.Error(), "But an earlier try") != again {
+		if err == nil || tries < 2 || tries > 2 && !again || errors.As(err, new(*UnknownFate)) != c.unknown ||
+			strings.Contains(err.Error(), "But an earlier try") != again {
 			t.Errorf("%s: %v after %d tries", c.body, err, tries)
 		}
 	}

@@ -48,9 +48,12 @@ func described(t *testing.T) (d description) {
 func TestTheClientIsTheDescriptions(t *testing.T) {
 	d := described(t)
 	for op, parameters := range map[operation][]string{
-		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opGiveBack: {"Prefer"}, opReturn: nil, opReturnEvents: nil, opSettlements: {"participant", "from"},
-		opAccount: nil, opStatement: {"limit", "cursor"}, opParticipants: {"limit", "cursor"}, opParticipant: nil, opDay: {"format", "until"},
-		opActOnParticipant: nil, opActOnAccount: nil, opParticipantActs: {"limit", "cursor"}, opActs: {"limit", "cursor"}, opAccounts: {"limit", "cursor"},
+		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opGiveBack: {"Prefer"}, opReturn: nil,
+		opReturnEvents: nil, opSettlements: {"participant", "from"},
+		opAccount: nil, opStatement: {"limit", "cursor"}, opParticipants: {"limit", "cursor"}, opParticipant: nil,
+		opDay:              {"format", "until"},
+		opActOnParticipant: nil, opActOnAccount: nil, opParticipantActs: {"limit", "cursor"},
+		opActs: {"limit", "cursor"}, opAccounts: {"limit", "cursor"},
 		opQuestions: {"share", "Last-Event-ID"}, opAnswer: nil,
 	} {
 		has, ok := d.Paths[op.path][strings.ToLower(op.method)]
@@ -71,11 +74,16 @@ func TestTheClientIsTheDescriptions(t *testing.T) {
 		}
 	}
 	for name, value := range map[string]any{
-		"Payment": Payment{}, "PaymentState": PaymentState{}, "AccountBalance": AccountBalance{}, "Statement": Statement{},
-		"ParticipantPage": ParticipantPage{}, "Issuance": Issuance{}, "ReturnOrder": ReturnOrder{}, "ReturnState": ReturnState{}, "Settlement": Settlement{}, "Problem": Problem{},
-		"ParticipantAct": ParticipantAct{}, "AccountAct": AccountAct{}, "ParticipantActDone": ParticipantActDone{}, "AccountActDone": AccountActDone{}, "ActPage": ActPage{}, "Question": Question{}, "News": News{}, "AccountPage": AccountPage{},
+		"Payment": Payment{}, "PaymentState": PaymentState{}, "AccountBalance": AccountBalance{},
+		"Statement":       Statement{},
+		"ParticipantPage": ParticipantPage{}, "Issuance": Issuance{}, "ReturnOrder": ReturnOrder{},
+		"ReturnState": ReturnState{}, "Settlement": Settlement{}, "Problem": Problem{},
+		"ParticipantAct": ParticipantAct{}, "AccountAct": AccountAct{}, "ParticipantActDone": ParticipantActDone{},
+		"AccountActDone": AccountActDone{}, "ActPage": ActPage{}, "Question": Question{}, "News": News{},
+		"AccountPage": AccountPage{},
 	} {
-		d.compare(t, name, schema{Ref: name}, reflect.TypeOf(value), slices.Contains([]string{"Payment", "ReturnOrder", "ParticipantAct", "AccountAct"}, name))
+		d.compare(t, name, schema{Ref: name}, reflect.TypeOf(value),
+			slices.Contains([]string{"Payment", "ReturnOrder", "ParticipantAct", "AccountAct"}, name))
 	}
 }
 
@@ -92,8 +100,9 @@ func (d description) compare(t *testing.T, at string, s schema, goes reflect.Typ
 	if goes.Kind() == reflect.Pointer {
 		goes = goes.Elem()
 	}
-	kinds := map[string][]reflect.Kind{"string": {reflect.String}, "integer": {reflect.Int64, reflect.Int}, "boolean": {reflect.Bool},
-		"array": {reflect.Slice}, "object": {reflect.Struct}}[s.Type]
+	kinds := map[string][]reflect.Kind{"string": {reflect.String}, "integer": {reflect.Int64, reflect.Int},
+		"boolean": {reflect.Bool},
+		"array":   {reflect.Slice}, "object": {reflect.Struct}}[s.Type]
 	isTime := goes.String() == "time.Time" && s.Type == "string"
 	isAny := goes == reflect.TypeFor[json.RawMessage]() && s.Type == ""
 	if !isTime && !isAny && !slices.Contains(kinds, goes.Kind()) {

@@ -28,7 +28,8 @@ func (c *Client) CopyDay(ctx context.Context, day Day, to io.Writer) error {
 	}
 	retries := c.retries()
 	for {
-		began, err := c.copyOnce(ctx, call{operation: opDay, values: []string{day.Participant, day.Day}, query: query}, to)
+		began, err := c.copyOnce(ctx,
+			call{operation: opDay, values: []string{day.Participant, day.Day}, query: query}, to)
 		if err == nil || began || !TryAgain(err) || !retries.pause(ctx, err) {
 			return err
 		}
@@ -37,7 +38,8 @@ func (c *Client) CopyDay(ctx context.Context, day Day, to io.Writer) error {
 
 // dayEnds are the ends of whole statements by format.
 var dayEnds = map[string]*regexp.Regexp{
-	"csv": regexp.MustCompile(`(^|\n)closing,[^\n]*\n$`), "json": regexp.MustCompile(`\]\}\n$`), "camt053": regexp.MustCompile(`</Document>\n$`),
+	"csv": regexp.MustCompile(`(^|\n)closing,[^\n]*\n$`), "json": regexp.MustCompile(`\]\}\n$`),
+	"camt053": regexp.MustCompile(`</Document>\n$`),
 }
 
 // dayEndBytesMax is more than a closing row has.
@@ -52,7 +54,9 @@ func (c *Client) copyOnce(ctx context.Context, call call, to io.Writer) (began b
 		cancel(fmt.Errorf("the request was not sent within %v, or there was no response for %v", c.Timeout, c.silence))
 	})
 	defer silence.Stop()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { silence.Reset(c.silence) }})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
+		silence.Reset(c.silence)
+	}})
 	body, err := c.open(ctx, call)
 	if err != nil {
 		return false, err

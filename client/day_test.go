@@ -33,9 +33,15 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 			flush(w)
 			fmt.Fprint(w, "\nclosing,2\n")
 		}, "begin \nclosing,2\n", 2, true, false, false},
-		{"cut off, as a proxy may show it", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "begin\nline,1\n") }, "begin\nline,1\n", 1, false, true, false},
-		{"cut off in its last row", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "begin\nclosing,") }, "begin\nclosing,", 1, false, true, false},
-		{"wrong", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusInternalServerError, "broken-law") }, "", 1, false, false, false},
+		{"cut off, as a proxy may show it", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "begin\nline,1\n")
+		}, "begin\nline,1\n", 1, false, true, false},
+		{"cut off in its last row", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "begin\nclosing,")
+		}, "begin\nclosing,", 1, false, true, false},
+		{"wrong", func(w http.ResponseWriter, _ *http.Request) {
+			problem(w, http.StatusInternalServerError, "broken-law")
+		}, "", 1, false, false, false},
 		{"broken off", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "begin ")
 			flush(w)
@@ -46,8 +52,12 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 			flush(w)
 			<-r.Context().Done()
 		}, "begin ", 1, false, true, false},
-		{"not over", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusConflict, "unfinished-day") }, "", 1, false, false, true},
-		{"no history", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusConflict, "no-history") }, "", 1, false, false, false},
+		{"not over", func(w http.ResponseWriter, _ *http.Request) {
+			problem(w, http.StatusConflict, "unfinished-day")
+		}, "", 1, false, false, true},
+		{"no history", func(w http.ResponseWriter, _ *http.Request) {
+			problem(w, http.StatusConflict, "no-history")
+		}, "", 1, false, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked = 0
@@ -62,9 +72,12 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 				api.silence = 3 * time.Second
 			}
 			var text bytes.Buffer
-			err := api.CopyDay(t.Context(), Day{Participant: "10000001", Day: "2026-01-02", Until: "2026-01-02T12:00:00Z", Format: "csv"}, &text)
-			if (err == nil) != c.whole || TryAgain(err) != c.again || Unfinished(err) != c.not || text.String() != c.text || asked != c.asked {
-				t.Errorf("%v, retry %v, unfinished %v, %q, asked %d times", err, TryAgain(err), Unfinished(err), text.String(), asked)
+			err := api.CopyDay(t.Context(),
+				Day{Participant: "10000001", Day: "2026-01-02", Until: "2026-01-02T12:00:00Z", Format: "csv"}, &text)
+			if (err == nil) != c.whole || TryAgain(err) != c.again || Unfinished(err) != c.not ||
+				text.String() != c.text || asked != c.asked {
+				t.Errorf("%v, retry %v, unfinished %v, %q, asked %d times", err, TryAgain(err), Unfinished(err),
+					text.String(), asked)
 			}
 			if c.again && !strings.Contains(err.Error(), "broke off") {
 				t.Error(err)
@@ -80,7 +93,8 @@ func TestAStatementMayBeginLate(t *testing.T) {
 		fmt.Fprint(w, "closing,\n")
 	})
 	api.Timeout = time.Second
-	if err := api.CopyDay(t.Context(), Day{Participant: "10000001", Day: "2026-01-02", Format: "csv"}, new(bytes.Buffer)); err != nil {
+	if err := api.CopyDay(t.Context(), Day{Participant: "10000001", Day: "2026-01-02", Format: "csv"},
+		new(bytes.Buffer)); err != nil {
 		t.Error(err)
 	}
 }

@@ -72,7 +72,8 @@ const Everybody = "all"
 // or from an earlier position. A settlement may come more than once: compare EndToEndID. The
 // position is where to continue after it. Settlements reconnects after a break, until each
 // returns stop or the context ends.
-func (c *Client) Settlements(ctx context.Context, participant, from string, each func(s Settlement, position string) (stop bool, err error)) error {
+func (c *Client) Settlements(ctx context.Context, participant, from string,
+	each func(s Settlement, position string) (stop bool, err error)) error {
 	return c.stream(ctx, func() call {
 		return call{operation: opSettlements, query: url.Values{"participant": {participant}, "from": {from}}}
 	}, func(e event) (bool, error) {

@@ -26,7 +26,8 @@ type Account struct {
 
 func (a Account) String() string { return a.ISPB + "/" + a.Branch + "/" + a.Number }
 
-var anISPB, aBranch, aNumber = regexp.MustCompile(`^[0-9A-Z]{8}$`), regexp.MustCompile(`^[0-9]{4}$`), regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
+var anISPB, aBranch, aNumber = regexp.MustCompile(`^[0-9A-Z]{8}$`), regexp.MustCompile(`^[0-9]{4}$`),
+	regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
 
 // ParseAccount reads ISPB/BRANCH/NUMBER.
 func ParseAccount(text string) (Account, error) {
@@ -39,10 +40,12 @@ func ParseAccount(text string) (Account, error) {
 		name, text, rule string
 		is               *regexp.Regexp
 	}{
-		{"ISPB", a.ISPB, "8 characters of 0-9 A-Z", anISPB}, {"BRANCH", a.Branch, "4 digits", aBranch}, {"NUMBER", a.Number, "1 to 20 digits without leading zeros", aNumber},
+		{"ISPB", a.ISPB, "8 characters of 0-9 A-Z", anISPB}, {"BRANCH", a.Branch, "4 digits", aBranch},
+		{"NUMBER", a.Number, "1 to 20 digits without leading zeros", aNumber},
 	} {
 		if !part.is.MatchString(part.text) {
-			return Account{}, fmt.Errorf("account %q: %s is %.32q: it must be %s", text, part.name, part.text, part.rule)
+			return Account{}, fmt.Errorf("account %q: %s is %.32q: it must be %s", text, part.name,
+				part.text, part.rule)
 		}
 	}
 	return a, nil
@@ -86,7 +89,8 @@ type DeadLetter struct {
 
 // Is reports whether a state shows the content of the payment. A refusal shows none.
 func (p Payment) Is(s PaymentState) bool {
-	return s.Payer != nil && s.Payee != nil && *s.Payer == p.Payer && *s.Payee == p.Payee && s.AmountCentavos == p.AmountCentavos
+	return s.Payer != nil && s.Payee != nil && *s.Payer == p.Payer && *s.Payee == p.Payee &&
+		s.AmountCentavos == p.AmountCentavos
 }
 
 func (s PaymentState) reached() string { return s.Status }
@@ -132,7 +136,8 @@ type ReturnState struct {
 
 // Is reports whether a state shows the content of the return. A refusal shows none.
 func (o ReturnOrder) Is(s ReturnState) bool {
-	return s.OriginalEndToEndID == o.OriginalEndToEndID && s.AmountCentavos == o.AmountCentavos && s.ReturnReasonCode == o.ReasonCode
+	return s.OriginalEndToEndID == o.OriginalEndToEndID && s.AmountCentavos == o.AmountCentavos &&
+		s.ReturnReasonCode == o.ReasonCode
 }
 
 func (s ReturnState) reached() string { return s.Status }

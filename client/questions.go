@@ -39,7 +39,8 @@ type News struct {
 // returns an error or the context ends. It begins with all open questions. A question comes again until it is answered
 // or over, so an answer must be a function of the question. Programs that name the same share divide the questions
 // among them; with "" each is told all.
-func (c *Client) Questions(ctx context.Context, ispb, share string, ask func(Question) error, told func(News) error) error {
+func (c *Client) Questions(ctx context.Context, ispb, share string, ask func(Question) error,
+	told func(News) error) error {
 	last := ""
 	return c.stream(ctx, func() call {
 		open := call{operation: opQuestions, values: []string{ispb}, query: url.Values{}}
@@ -124,8 +125,8 @@ func (s Secret) Answer(ispb, endToEndID, reasonCode string) Answer {
 // AnswersMax is how many answers go in one request.
 const AnswersMax = 64
 
-// Answer sends answers of a bank until each is stored or refused, and returns why: nil, or a *Problem with the status 404,
-// 409, 410 or 422. A stored answer does not settle the payment.
+// Answer sends answers of a bank until each is stored or refused, and returns why: nil, or a *Problem with the status
+// 404, 409, 410 or 422. A stored answer does not settle the payment.
 func (c *Client) Answer(ctx context.Context, ispb string, answers ...Answer) ([]error, error) {
 	if len(answers) == 0 || len(answers) > AnswersMax {
 		return nil, fmt.Errorf("%d answers: send 1 to %d", len(answers), AnswersMax)
@@ -149,7 +150,8 @@ func (c *Client) Answer(ctx context.Context, ispb string, answers ...Answer) ([]
 			} `json:"results"`
 		}
 		_, err := c.ask(ctx, call{operation: opAnswer, values: []string{ispb}, body: body}, &response)
-		if problem, is := errors.AsType[*Problem](err); err != nil && (!is || len(open) > 1 || TryAgain(err) || problem.Status == 401 || problem.Status == 403) {
+		if problem, is := errors.AsType[*Problem](err); err != nil &&
+			(!is || len(open) > 1 || TryAgain(err) || problem.Status == 401 || problem.Status == 403) {
 			return nil, err
 		}
 		var again []int

@@ -39,7 +39,8 @@ func main() {
 		}
 	}
 	for _, c := range []struct{ command, says string }{
-		{"run .", "32 <nil> <nil> <nil>"}, {"list -m all", "stranger\ngithub.com/liquida/liquida/client v0.0.0 => " + here},
+		{"run .", "32 <nil> <nil> <nil>"},
+		{"list -m all", "stranger\ngithub.com/liquida/liquida/client v0.0.0 => " + here},
 	} {
 		command := exec.Command("go", strings.Fields(c.command)...)
 		command.Dir = folder

@@ -47,7 +47,8 @@ func (o *options) acting(
 			return repeatable(send(command.Context(), id), repeated(command, arguments))
 		},
 	}
-	command.Flags().StringVar(&id, "id", "", "act id, to repeat the same act: 1 to 64 characters of 0-9 A-Z a-z . _ -; created if empty")
+	command.Flags().StringVar(&id, "id", "",
+		"act id, to repeat the same act: 1 to 64 characters of 0-9 A-Z a-z . _ -; created if empty")
 	return command
 }
 
@@ -76,15 +77,18 @@ func participantCommand(o *options) *cobra.Command {
 	liquidity := &cobra.Command{Use: "liquidity", Short: "Put money into a bank's reserve, or take it out"}
 	for _, way := range []struct{ name, act, short, long string }{
 		{"in", client.LiquidityIn, "Put money into a bank's reserve", "Put money into a bank's reserve."},
-		{"out", client.LiquidityOut, "Take money out of a bank's reserve", "Take money out of a bank's reserve, never what payments under way hold."},
+		{"out", client.LiquidityOut, "Take money out of a bank's reserve",
+			"Take money out of a bank's reserve, never what payments under way hold."},
 	} {
-		liquidity.AddCommand(o.onParticipant(way.name+" ISPB AMOUNT", 2, way.short, way.long, func(arguments []string) (client.ParticipantAct, error) {
-			amount, err := centavos(arguments[1])
-			return client.ParticipantAct{Act: way.act, AmountCentavos: amount}, err
-		}))
+		liquidity.AddCommand(o.onParticipant(way.name+" ISPB AMOUNT", 2, way.short, way.long,
+			func(arguments []string) (client.ParticipantAct, error) {
+				amount, err := centavos(arguments[1])
+				return client.ParticipantAct{Act: way.act, AmountCentavos: amount}, err
+			}))
 	}
 	command.AddCommand(
-		plain(client.Register, "Let a bank join", "Let a bank join: create its reserve, transit and books. Its reserve is empty: put liquidity in."),
+		plain(client.Register, "Let a bank join",
+			"Let a bank join: create its reserve, transit and books. Its reserve is empty: put liquidity in."),
 		plain(client.Suspend, "Suspend a bank", `Suspend a bank. Within two seconds payments from and to it are rejected (DS27), and returns by it.
 Returns to it are taken, and what is under way ends as it must.`),
 		plain(client.Resume, "End a suspension", "End a suspension. It bites within two seconds."),
@@ -122,7 +126,8 @@ cap takes what is free at once, and the rest as payments under way end.`, func(a
 
 // onParticipant returns a command that does an act on a participant. read turns its arguments, the
 // first of which is the ISPB, into the act.
-func (o *options) onParticipant(use string, arguments int, short, long string, read func([]string) (client.ParticipantAct, error)) *cobra.Command {
+func (o *options) onParticipant(use string, arguments int, short, long string,
+	read func([]string) (client.ParticipantAct, error)) *cobra.Command {
 	return o.acting(use, ofBank(cobra.ExactArgs(arguments)), short, long, func(arguments []string) (sendAct, error) {
 		act, err := read(arguments)
 		return func(ctx context.Context, id string) error {
@@ -157,27 +162,33 @@ func accountCommand(o *options) *cobra.Command {
 	}
 	for _, one := range []struct{ act, short, long string }{
 		{client.Open, "Open an account", "Open an account. Its balance is 0."},
-		{client.Block, "Block an account", "Block an account: no payment leaves it, and the bank answers AC06 for what comes in."},
+		{client.Block, "Block an account",
+			"Block an account: no payment leaves it, and the bank answers AC06 for what comes in."},
 		{client.Close, "Close an account", `Close an account: no payment leaves it, and the bank answers AC07 for what comes in. What is in it
 stays: withdraw before.`},
 		{client.Reopen, "Open a blocked or closed account again", "Open a blocked or closed account again."},
 	} {
-		command.AddCommand(o.onAccount(one.act+" ACCOUNT", 1, one.short, one.long, func([]string) (client.AccountAct, error) {
-			return client.AccountAct{Act: one.act}, nil
-		}))
+		command.AddCommand(o.onAccount(one.act+" ACCOUNT", 1, one.short, one.long,
+			func([]string) (client.AccountAct, error) {
+				return client.AccountAct{Act: one.act}, nil
+			}))
 	}
-	for _, one := range []struct{ act, short string }{{client.Deposit, "Take a deposit of a customer"}, {client.Withdraw, "Pay out a withdrawal of a customer"}} {
-		command.AddCommand(o.onAccount(one.act+" ACCOUNT AMOUNT", 2, one.short, one.short+". The account must be open.", func(arguments []string) (client.AccountAct, error) {
-			amount, err := centavos(arguments[1])
-			return client.AccountAct{Act: one.act, AmountCentavos: amount}, err
-		}))
+	for _, one := range []struct {
+		act, short string
+	}{{client.Deposit, "Take a deposit of a customer"}, {client.Withdraw, "Pay out a withdrawal of a customer"}} {
+		command.AddCommand(o.onAccount(one.act+" ACCOUNT AMOUNT", 2, one.short, one.short+". The account must be open.",
+			func(arguments []string) (client.AccountAct, error) {
+				amount, err := centavos(arguments[1])
+				return client.AccountAct{Act: one.act, AmountCentavos: amount}, err
+			}))
 	}
 	command.AddCommand(accountListCommand(o))
 	return command
 }
 
 // onAccount returns a command that does an act on a customer's account, the first argument.
-func (o *options) onAccount(use string, arguments int, short, long string, read func([]string) (client.AccountAct, error)) *cobra.Command {
+func (o *options) onAccount(use string, arguments int, short, long string,
+	read func([]string) (client.AccountAct, error)) *cobra.Command {
 	return o.acting(use, cobra.ExactArgs(arguments), short, long, func(arguments []string) (sendAct, error) {
 		account, err := client.ParseAccount(arguments[0])
 		if err != nil {
@@ -213,7 +224,8 @@ func accountListCommand(o *options) *cobra.Command {
 func actsCommand(o *options) *cobra.Command {
 	var longest time.Duration
 	command := &cobra.Command{
-		Use: "acts [ISPB]", Short: "Print who did what when: the acts on a bank and its accounts, or all", Args: ofBank(cobra.MaximumNArgs(1)),
+		Use: "acts [ISPB]", Short: "Print who did what when: the acts on a bank and its accounts, or all",
+		Args: ofBank(cobra.MaximumNArgs(1)),
 		Long: "Print who did what when, oldest first, by the ledger's clock: the acts on a bank and its accounts,\nor as the central bank all. With --for follow them.",
 		Example: `  liquida acts 10000001
   liquida acts --for 10m --key-file .stack/keys/central-bank`,
@@ -250,7 +262,8 @@ func actsCommand(o *options) *cobra.Command {
 }
 
 func printAct(w io.Writer, a client.Act) {
-	text := fmt.Sprintf("%s  %s  %-13s by %s", a.At.UTC().Format("2006-01-02T15:04:05.000Z"), a.Participant, a.Act, a.By)
+	text := fmt.Sprintf("%s  %s  %-13s by %s", a.At.UTC().Format("2006-01-02T15:04:05.000Z"), a.Participant,
+		a.Act, a.By)
 	if a.Account != nil {
 		text += "  " + a.Account.String()
 	}

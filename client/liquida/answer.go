@@ -28,7 +28,8 @@ func answerCommand(o *options) *cobra.Command {
 	var count int
 	var longest time.Duration
 	command := &cobra.Command{
-		Use: "answer ISPB --accept-all | --reject CODE", Short: "Answer what a bank is asked, for trying", Args: ofBank(cobra.ExactArgs(1)),
+		Use: "answer ISPB --accept-all | --reject CODE", Short: "Answer what a bank is asked, for trying",
+		Args: ofBank(cobra.ExactArgs(1)),
 		Long: `Be a receiving bank: answer each question to it, all alike, until a signal, --count or --for, with
 exit code 0. --secret-file has the bank's secret, with which its answers are sealed. An answer
 settles nothing yet: watch ISPB shows how payments end. Nothing else should answer for the bank.`,
@@ -38,7 +39,8 @@ settles nothing yet: watch ISPB shows how payments end. Nothing else should answ
 				return errors.New("give either --accept-all or --reject CODE")
 			}
 			if code, err := pix.ParseReason(reject); reject != "" && (err != nil || code.FromBank() != code) {
-				return fmt.Errorf("--reject is %q: it must be a reason code of a bank, four characters like AC06", reject)
+				return fmt.Errorf("--reject is %q: it must be a reason code of a bank, four characters like AC06",
+					reject)
 			}
 			if count < 0 {
 				return fmt.Errorf("--count is %d: it must be 0 (no end) or more", count)
@@ -81,7 +83,8 @@ settles nothing yet: watch ISPB shows how payments end. Nothing else should answ
 				return nil
 			}, func(news client.News) error {
 				if news.Status == "forged" {
-					return fmt.Errorf("the answer to %s has not the seal of %s: --secret-file has another secret than the register", news.EndToEndID, arguments[0])
+					return fmt.Errorf("the answer to %s has not the seal of %s: --secret-file has another secret than the register",
+						news.EndToEndID, arguments[0])
 				}
 				return nil
 			})
@@ -97,7 +100,8 @@ settles nothing yet: watch ISPB shows how payments end. Nothing else should answ
 	flags := command.Flags()
 	flags.BoolVar(&acceptAll, "accept-all", false, "accept every payment")
 	flags.StringVar(&reject, "reject", "", "reject every payment with this reason code")
-	flags.StringVar(&secrets, "secret-file", os.Getenv("ANSWER_KEYS_FILE"), "file with lines of ISPB and secret, or ANSWER_KEYS_FILE; such as .stack/answer-keys")
+	flags.StringVar(&secrets, "secret-file", os.Getenv("ANSWER_KEYS_FILE"),
+		"file with lines of ISPB and secret, or ANSWER_KEYS_FILE; such as .stack/answer-keys")
 	flags.StringVar(&share, "share", "", "share the questions with other programs that name the same")
 	flags.IntVar(&count, "count", 0, "end after this many answers; 0: no end")
 	flags.DurationVar(&longest, "for", 0, "end after this time; 0s: no end")
@@ -108,7 +112,8 @@ settles nothing yet: watch ISPB shows how payments end. Nothing else should answ
 var errEnough = errors.New("enough")
 
 func printAnswered(w io.Writer, a answered) {
-	fmt.Fprintf(w, "%s  %s  %s from %s to %s  %s\n", a.EndToEndID, a.Answer, reais(a.AmountCentavos), a.Payer, a.Payee, a.Result)
+	fmt.Fprintf(w, "%s  %s  %s from %s to %s  %s\n", a.EndToEndID, a.Answer, reais(a.AmountCentavos), a.Payer,
+		a.Payee, a.Result)
 	if a.Detail != "" {
 		fmt.Fprintf(w, "  %s\n", a.Detail)
 	}

@@ -26,16 +26,20 @@ docs/archive.md. DIR is a folder, or a bucket: s3://BUCKET/PREFIX?region=REGION.
 	}
 	group.AddCommand(
 		&cobra.Command{
-			Use: "verify DIR", Short: "Check that nothing is left out, added, changed or moved", Args: cobra.ExactArgs(1),
+			Use: "verify DIR", Short: "Check that nothing is left out, added, changed or moved",
+			Args: cobra.ExactArgs(1),
 			Long: `Read a whole archive and check it: each row leads to the root of its segment, each segment to
 the one before, each row is possible by itself, and the reserves that the rows add up to are
 never below zero. Prints what is in it, and the reserves of the banks at the end of each day.
 Exit codes: 0 it is whole, 1 it is not, or it cannot be read.`,
 			Example: "  liquida archive verify archive",
-			RunE:    func(c *cobra.Command, arguments []string) error { return o.verifyArchive(c.Context(), arguments[0]) },
+			RunE: func(c *cobra.Command, arguments []string) error {
+				return o.verifyArchive(c.Context(), arguments[0])
+			},
 		},
 		&cobra.Command{
-			Use: "proof ID DIR", Short: "Print proofs that a payment or a return stands in it", Args: cobra.ExactArgs(2),
+			Use: "proof ID DIR", Short: "Print proofs that a payment or a return stands in it",
+			Args: cobra.ExactArgs(2),
 			Long: `Print a proof for each row of a payment or a return, a line of JSON each: the row, and the
 hashes that lead from it to the chain of its segment. Usually there is one; a payment that was
 refused after its hold had expired has two. Exit codes: 0 found, 1 it is not in the archive, or
@@ -100,11 +104,15 @@ func (o *options) verifyArchive(ctx context.Context, place string) error {
 	if err != nil {
 		return fmt.Errorf("the archive in %s is not whole: %w", place, err)
 	}
-	v.Segments, v.Rows, v.Settled, v.SettledCentavos, v.Rejected, v.Refused, v.Expired = totals.Segments, totals.Rows, totals.Settled, totals.SettledCentavos, totals.Rejected, totals.Refused, totals.Expired
-	v.Records, v.Accounts, v.Bytes, v.Ledger, v.To, v.Chain = totals.Records, totals.Accounts, totals.Bytes, totals.Last.Ledger, time.Unix(0, int64(totals.Last.To)).UTC(), totals.Last.Chain
+	v.Segments, v.Rows, v.Settled, v.SettledCentavos, v.Rejected, v.Refused, v.Expired = totals.Segments, totals.Rows,
+		totals.Settled, totals.SettledCentavos, totals.Rejected, totals.Refused, totals.Expired
+	v.Records, v.Accounts, v.Bytes, v.Ledger, v.To, v.Chain = totals.Records, totals.Accounts, totals.Bytes,
+		totals.Last.Ledger, time.Unix(0, int64(totals.Last.To)).UTC(), totals.Last.Chain
 	return o.show(v, func() {
-		fmt.Fprintf(o.out, "whole: %d rows in %d segments of the ledger %s, up to %s\n", v.Rows, v.Segments, v.Ledger, v.To.Format(time.RFC3339))
-		fmt.Fprintf(o.out, "payments and returns: %d settled (%s), %d rejected, %d refused, %d holds expired\n", v.Settled, reais(v.SettledCentavos), v.Rejected, v.Refused, v.Expired)
+		fmt.Fprintf(o.out, "whole: %d rows in %d segments of the ledger %s, up to %s\n", v.Rows, v.Segments, v.Ledger,
+			v.To.Format(time.RFC3339))
+		fmt.Fprintf(o.out, "payments and returns: %d settled (%s), %d rejected, %d refused, %d holds expired\n",
+			v.Settled, reais(v.SettledCentavos), v.Rejected, v.Refused, v.Expired)
 		payments := v.Settled + v.Rejected + v.Refused + v.Expired
 		fmt.Fprintf(o.out, "%d bytes, %.1f for each of these\n", v.Bytes, float64(v.Bytes)/float64(max(1, payments)))
 		fmt.Fprintf(o.out, "beside them: %d records, %d accounts\n", v.Records, v.Accounts)
@@ -133,7 +141,8 @@ func (o *options) prove(ctx context.Context, text, place string) error {
 		return err
 	}
 	if len(proofs) == 0 {
-		return fmt.Errorf("%s is not in the archive in %s: it has not ended, its minute is not over, or it never was", id, place)
+		return fmt.Errorf("%s is not in the archive in %s: it has not ended, its minute is not over, or it never was",
+			id, place)
 	}
 	for i := range proofs {
 		line, err := json.Marshal(&proofs[i])
@@ -169,9 +178,12 @@ func (o *options) checkProofs(name string) error {
 			return fmt.Errorf("proof %d of %s: %w", n, name, err)
 		}
 		err = o.show(row.Fields(), func() {
-			fmt.Fprintf(o.out, "%s %s %s %s: %s from %s/%s/%s to %s/%s/%s, decided %s\n", row.Kind, row.ID, row.Status, row.Reason, reais(row.AmountCentavos),
-				row.PayerISPB, row.PayerBranch, row.PayerNumber, row.PayeeISPB, row.PayeeBranch, row.PayeeNumber, time.Unix(0, row.DecidedAt).UTC().Format(time.RFC3339Nano))
-			fmt.Fprintf(o.out, "  in the segment %s of the ledger %s, with the chain %s\n", proof.Segment.Name, proof.Segment.Ledger, proof.Segment.Chain)
+			fmt.Fprintf(o.out, "%s %s %s %s: %s from %s/%s/%s to %s/%s/%s, decided %s\n", row.Kind, row.ID, row.Status,
+				row.Reason, reais(row.AmountCentavos),
+				row.PayerISPB, row.PayerBranch, row.PayerNumber, row.PayeeISPB, row.PayeeBranch, row.PayeeNumber,
+				time.Unix(0, row.DecidedAt).UTC().Format(time.RFC3339Nano))
+			fmt.Fprintf(o.out, "  in the segment %s of the ledger %s, with the chain %s\n", proof.Segment.Name,
+				proof.Segment.Ledger, proof.Segment.Chain)
 		})
 		if err != nil {
 			return err

@@ -115,7 +115,9 @@ func (b *batch) run(ctx context.Context, file io.Reader) error {
 	case b.count == 0:
 		return errors.New("there is no payment: give one JSON object a line")
 	case b.open > 0:
-		return &openOutcome{fmt.Errorf("of %d of %d payments it is not known what became of them: send those lines again with their end_to_end_id", b.open, b.count)}
+		return &openOutcome{fmt.Errorf(
+			"of %d of %d payments it is not known what became of them: send those lines again with their end_to_end_id",
+			b.open, b.count)}
 	case b.not > 0:
 		return fmt.Errorf("%d of %d payments were rejected or refused", b.not, b.count)
 	}
@@ -219,7 +221,8 @@ func (b *batch) compare(ctx context.Context, lines []line, said []lineResult, do
 			said[i].ReasonCode = ""
 			said[i].refuse(why)
 		default:
-			said[i].Status, said[i].ReasonCode, said[i].Error = client.Accepted, "", "whose outcome it is was not seen: "+why.Error()
+			said[i].Status, said[i].ReasonCode, said[i].Error = client.Accepted, "",
+				"whose outcome it is was not seen: "+why.Error()
 		}
 	}
 }
@@ -245,7 +248,8 @@ func (b *batch) outcomeOf(ctx context.Context, id string) (last client.PaymentSt
 		if err == nil {
 			last = state
 		}
-		if err == nil && state.Final() || err != nil && ctx.Err() == nil && !client.NotFound(err) && !client.TryAgain(err) {
+		if err == nil && state.Final() || err != nil && ctx.Err() == nil && !client.NotFound(err) &&
+			!client.TryAgain(err) {
 			return last, err
 		}
 		select {

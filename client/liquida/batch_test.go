@@ -38,14 +38,16 @@ func TestBatchesAndCertificatesThatAreBadUsage(t *testing.T) {
 // A refusal does not show of which content it is. One batch asks that of all of them: no payment is sent again
 // alone, and what was read counts, also if the wait has ended meanwhile.
 func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
-	payer, payee := client.Account{ISPB: "10000001", Branch: "0001", Number: "1"}, client.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
+	payer, payee := client.Account{ISPB: "10000001", Branch: "0001", Number: "1"},
+		client.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
 	kinds := []string{"refused", "refused", "other", "settled", "open"}
 	kindOf := map[string]string{}
 	var file strings.Builder
 	for i, kind := range kinds {
 		id := fmt.Sprintf("E10000001202601010000ABCDEFGHIJ%d", i)
 		kindOf[id] = kind
-		if err := json.NewEncoder(&file).Encode(client.Payment{EndToEndID: id, Payer: payer, Payee: payee, AmountCentavos: 1}); err != nil {
+		if err := json.NewEncoder(&file).Encode(
+			client.Payment{EndToEndID: id, Payer: payer, Payee: payee, AmountCentavos: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,10 +60,12 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 		switch {
 		case r.Method == http.MethodGet:
 			id := path.Base(r.URL.Path)
-			state := client.PaymentState{EndToEndID: id, Status: client.Rejected, ReasonCode: "AM04"} // shows no content
+			// shows no content
+			state := client.PaymentState{EndToEndID: id, Status: client.Rejected, ReasonCode: "AM04"}
 			switch kindOf[id] {
 			case "settled":
-				state = client.PaymentState{EndToEndID: id, Status: client.Settled, Payer: &payer, Payee: &payee, AmountCentavos: 1}
+				state = client.PaymentState{EndToEndID: id, Status: client.Settled, Payer: &payer, Payee: &payee,
+					AmountCentavos: 1}
 			case "open":
 				<-r.Context().Done() // until the wait has ended
 				return
@@ -77,7 +81,8 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 				}
 				sent = append(sent, kindOf[p.EndToEndID])
 				if len(batches) == 1 && kindOf[p.EndToEndID] == "other" {
-					fmt.Fprintf(w, `{"line": %d, "problem": {"type": "urn:liquida:problem:other-content", "title": "The id belongs to other content", "status": 409, "code": "DUPL"}}`+"\n", line)
+					fmt.Fprintf(w, `{"line": %d, "problem": {"type": "urn:liquida:problem:other-content", "title": "The id belongs to other content", "status": 409, "code": "DUPL"}}`+"\n",
+						line)
 				} else {
 					fmt.Fprintf(w, `{"line": %d, "end_to_end_id": %q, "status": "accepted"}`+"\n", line, p.EndToEndID)
 				}
@@ -89,7 +94,8 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	got := liquida(t, "batch", name, "--url", server.URL, "--wait", "1s").Is(t, exitUnknown, "of 1 of 5 payments it is not known")
+	got := liquida(t, "batch", name, "--url", server.URL, "--wait", "1s").Is(t, exitUnknown,
+		"of 1 of 5 payments it is not known")
 	var said []string
 	for line := range strings.Lines(got.Out) {
 		said = append(said, strings.Join(append(strings.Fields(line), "")[2:4], " "))

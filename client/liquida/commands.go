@@ -33,14 +33,20 @@ type options struct {
 
 func (o *options) flags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&o.url, "url", cmp.Or(os.Getenv("LIQUIDA_URL"), client.DefaultURL), "address of the API, or LIQUIDA_URL")
-	flags.StringVar(&o.keyFile, "key-file", os.Getenv("LIQUIDA_KEY_FILE"), "file that holds the participant's key, or LIQUIDA_KEY_FILE")
+	flags.StringVar(&o.url, "url", cmp.Or(os.Getenv("LIQUIDA_URL"), client.DefaultURL),
+		"address of the API, or LIQUIDA_URL")
+	flags.StringVar(&o.keyFile, "key-file", os.Getenv("LIQUIDA_KEY_FILE"),
+		"file that holds the participant's key, or LIQUIDA_KEY_FILE")
 	flags.BoolVar(&o.json, "json", false, "print JSON, as the API sends it")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for the response to a request, 100ms to 5m")
-	flags.DurationVar(&o.retryFor, "retry-for", 30*time.Second, "how long to retry a request without a response, or with 429 or 5xx, 0 to 1h")
-	flags.StringVar(&o.certificates.Cert, "cert", os.Getenv("LIQUIDA_CERT"), "file with the participant's certificate, PEM, for mutual TLS, or LIQUIDA_CERT")
-	flags.StringVar(&o.certificates.Key, "key", os.Getenv("LIQUIDA_CERT_KEY"), "file with the private key of --cert, PEM, or LIQUIDA_CERT_KEY; the bearer key is --key-file")
-	flags.StringVar(&o.certificates.CA, "ca", os.Getenv("LIQUIDA_CA"), "file with the authorities of the API's certificate, PEM, or LIQUIDA_CA; default those of the system")
+	flags.DurationVar(&o.retryFor, "retry-for", 30*time.Second,
+		"how long to retry a request without a response, or with 429 or 5xx, 0 to 1h")
+	flags.StringVar(&o.certificates.Cert, "cert", os.Getenv("LIQUIDA_CERT"),
+		"file with the participant's certificate, PEM, for mutual TLS, or LIQUIDA_CERT")
+	flags.StringVar(&o.certificates.Key, "key", os.Getenv("LIQUIDA_CERT_KEY"),
+		"file with the private key of --cert, PEM, or LIQUIDA_CERT_KEY; the bearer key is --key-file")
+	flags.StringVar(&o.certificates.CA, "ca", os.Getenv("LIQUIDA_CA"),
+		"file with the authorities of the API's certificate, PEM, or LIQUIDA_CA; default those of the system")
 }
 
 func (o *options) connect(*cobra.Command, []string) error {
@@ -81,7 +87,9 @@ func (o *options) tellRetries() {
 		}
 		next = time.Now().Add(10 * time.Second)
 		first, _, _ := strings.Cut(err.Error(), "\n")
-		fmt.Fprint(os.Stderr, said("liquida", fmt.Errorf("%s; retrying for %v more (--retry-for)", first, left.Round(time.Second)), onTerminal(os.Stderr)))
+		fmt.Fprint(os.Stderr, said("liquida",
+			fmt.Errorf("%s; retrying for %v more (--retry-for)", first, left.Round(time.Second)),
+			onTerminal(os.Stderr)))
 	}
 }
 
@@ -105,7 +113,8 @@ func paymentOutcome(s client.PaymentState) outcome { return outcome{s, s} }
 
 func returnOutcome(s client.ReturnState) outcome {
 	return outcome{client.PaymentState{EndToEndID: s.ReturnID, Status: s.Status, ReasonCode: s.ReasonCode,
-		AmountCentavos: s.AmountCentavos, Payer: s.Payer, Payee: s.Payee, DecidedAt: s.DecidedAt, DeadLetter: s.DeadLetter}, s}
+		AmountCentavos: s.AmountCentavos, Payer: s.Payer, Payee: s.Payee, DecidedAt: s.DecidedAt,
+		DeadLetter: s.DeadLetter}, s}
 }
 
 // stateOf asks for a payment or a return, as the id says.
@@ -218,7 +227,8 @@ func returnCommand(o *options) *cobra.Command {
 	var order client.ReturnOrder
 	var wait time.Duration
 	command := &cobra.Command{
-		Use: "return ENDTOENDID AMOUNT", Short: "Give back a payment, all of it or a part, and print the outcome", Args: cobra.ExactArgs(2),
+		Use: "return ENDTOENDID AMOUNT", Short: "Give back a payment, all of it or a part, and print the outcome",
+		Args: cobra.ExactArgs(2),
 		Long: `Give back a payment, all of it or a part, as the bank that received it, within 90 days. The
 exit codes are those of pay. The id of a return begins with D; status takes it, too.`,
 		Example: "  liquida return E100000012026… 2.34 --reason MD06",
@@ -236,14 +246,16 @@ exit codes are those of pay. The id of a return begins with D; status takes it, 
 				}
 			}
 			if !slices.Contains(returnReasons, order.ReasonCode) {
-				return fmt.Errorf("--reason is %q: it must be one of %s", order.ReasonCode, strings.Join(returnReasons, ", "))
+				return fmt.Errorf("--reason is %q: it must be one of %s", order.ReasonCode,
+					strings.Join(returnReasons, ", "))
 			}
 			if err := within("--wait", wait, 0, time.Hour); err != nil {
 				return err
 			}
 			o.started = true
 			state, err := o.api.GiveBack(command.Context(), order, wait)
-			return o.sent(returnOutcome(state), err, wait, "return "+strings.Join(arguments, " ")+" --reason "+order.ReasonCode)
+			return o.sent(returnOutcome(state), err, wait,
+				"return "+strings.Join(arguments, " ")+" --reason "+order.ReasonCode)
 		},
 	}
 	flags := command.Flags()
@@ -257,7 +269,8 @@ var returnReasons = []string{"MD06", "BE08", "FR01", "SL02"}
 
 func statusCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "status ENDTOENDID | RETURNID", Short: "Print the state of a payment or a return", Args: cobra.ExactArgs(1),
+		Use: "status ENDTOENDID | RETURNID", Short: "Print the state of a payment or a return",
+		Args: cobra.ExactArgs(1),
 		Long: "Print the state of a payment or a return in the ledger. Exit codes: 0 settled, 1 rejected,\n3 held or not known (yet).",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if _, err := pix.ParsePaymentOrReturnID(arguments[0]); err != nil {
@@ -276,7 +289,8 @@ func watchCommand(o *options) *cobra.Command {
 	var longest time.Duration
 	var all bool
 	command := &cobra.Command{
-		Use: "watch ENDTOENDID | RETURNID | ISPB | --all", Short: "Follow a payment or a return to its end, or a participant's settlements", Args: cobra.RangeArgs(0, 1),
+		Use:   "watch ENDTOENDID | RETURNID | ISPB | --all",
+		Short: "Follow a payment or a return to its end, or a participant's settlements", Args: cobra.RangeArgs(0, 1),
 		Long: `Follow a payment or a return to its end, with the exit codes of status. Or follow the
 settlements of a participant, or of all (with the central bank's key), until a signal, --count or
 --for, with exit code 0. A settlement may come more than once. With --json each has a position:
@@ -303,7 +317,8 @@ settlements of a participant, or of all (with the central bank's key), until a s
 			}
 			_, notID := pix.ParsePaymentOrReturnID(arguments[0])
 			if _, notISPB := pix.ParseISPB(arguments[0]); !all && notID != nil && notISPB != nil {
-				return fmt.Errorf("%q is neither an EndToEndId or a return's id (32 characters) nor an ISPB (8 characters)", arguments[0])
+				return fmt.Errorf("%q is neither an EndToEndId or a return's id (32 characters) nor an ISPB (8 characters)",
+					arguments[0])
 			}
 			o.started = true
 			if notID == nil {
@@ -314,9 +329,13 @@ settlements of a participant, or of all (with the central bank's key), until a s
 				}
 				var err error
 				if _, notReturn := pix.ParseReturnID(arguments[0]); notReturn == nil {
-					_, err = o.api.FollowReturn(ctx, arguments[0], func(state client.ReturnState) { seen(returnOutcome(state)) })
+					_, err = o.api.FollowReturn(ctx, arguments[0], func(state client.ReturnState) {
+						seen(returnOutcome(state))
+					})
 				} else {
-					_, err = o.api.Follow(ctx, arguments[0], func(state client.PaymentState) { seen(paymentOutcome(state)) })
+					_, err = o.api.Follow(ctx, arguments[0], func(state client.PaymentState) {
+						seen(paymentOutcome(state))
+					})
 				}
 				if err != nil && ctx.Err() == nil {
 					return err
@@ -368,7 +387,9 @@ func statementCommand(o *options) *cobra.Command {
 	var day dayFlags
 	var format, output string
 	command := &cobra.Command{
-		Use: "statement ACCOUNT | --participant ISPB --day DAY", Short: "Print the movements of an account, or what moved a bank's reserve on a day", Args: cobra.MaximumNArgs(1),
+		Use:   "statement ACCOUNT | --participant ISPB --day DAY",
+		Short: "Print the movements of an account, or what moved a bank's reserve on a day",
+		Args:  cobra.MaximumNArgs(1),
 		Long: `Print the movements of an account, newest first. Only posted lines change the balance: held and
 released lines show what payments in flight hold and free.
 
@@ -430,7 +451,8 @@ func not(command *cobra.Command, flag string) error {
 
 func participantsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "participants [ISPB]", Short: "Print the banks' states, reserves and caps, and whether their books agree", Args: ofBank(cobra.MaximumNArgs(1)),
+		Use: "participants [ISPB]", Short: "Print the banks' states, reserves and caps, and whether their books agree",
+		Args: ofBank(cobra.MaximumNArgs(1)),
 		Long: "Print the banks' states, reserves and transits, their caps and what is left of them, and whether\ntheir books agree. Of all banks also whether acts explain all central-bank money. The exit code is 1\nif not.",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			all := o.api.Participants(command.Context())
@@ -455,7 +477,8 @@ func participantsCommand(o *options) *cobra.Command {
 					return err
 				}
 				if !issuance.Holds {
-					return fmt.Errorf("ISSUANCE DIFFERS by %s: central-bank money moved without an act, whatever the books of single banks say; stop, and run make audit", reais(issuance.DifferenceCentavos))
+					return fmt.Errorf("ISSUANCE DIFFERS by %s: central-bank money moved without an act, whatever the books of single banks say; stop, and run make audit",
+						reais(issuance.DifferenceCentavos))
 				}
 			}
 			if len(wrong) > 0 {

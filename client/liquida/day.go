@@ -26,7 +26,8 @@ func (d *dayFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&d.participant, "participant", "", "ISPB of the bank")
 	flags.StringVar(&d.day, "day", "", "day in São Paulo's time, yyyy-MM-dd")
-	flags.StringVar(&d.until, "until", "", "only what came before this time of the day, RFC 3339, which must be past; empty: the whole day, which must be over")
+	flags.StringVar(&d.until, "until", "",
+		"only what came before this time of the day, RFC 3339, which must be past; empty: the whole day, which must be over")
 }
 
 func (d *dayFlags) check() error {

@@ -21,7 +21,8 @@ central bank those of every bank: the first key of a bank is named by the centra
   liquida key revoke 10000006 old.key --key-file bank.key              # what it began ends in 5 s`,
 	}
 	command.AddCommand(&cobra.Command{
-		Use: "make ISPB FILE", Short: "Make a key in a new file, and print its digest", Args: ofBank(cobra.ExactArgs(2)),
+		Use: "make ISPB FILE", Short: "Make a key in a new file, and print its digest",
+		Args: ofBank(cobra.ExactArgs(2)),
 		Long: "Make a key in a new file that only its owner may read, and print its digest. Nothing is sent:\nname it next.",
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			digest, err := keys.MakeFile(arguments[1], arguments[0])
@@ -52,7 +53,8 @@ fingerprints. The central bank revokes them.`,
   liquida seal revoke 10000006 DIGEST --key-file .stack/keys/central-bank`,
 	}
 	command.AddCommand(
-		o.secretAct("revoke ISPB DIGEST", client.RevokeSeal, "Revoke a seal", "Revoke a seal by its digest. What is sealed with it is forged within two seconds."),
+		o.secretAct("revoke ISPB DIGEST", client.RevokeSeal, "Revoke a seal",
+			"Revoke a seal by its digest. What is sealed with it is forged within two seconds."),
 		o.secretList("list ISPB", "List the digests of a bank's seals", func(w io.Writer, p client.Participant) {
 			for _, seal := range p.Seals {
 				state := "in use"

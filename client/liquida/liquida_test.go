@@ -151,7 +151,8 @@ func TestAWrongBookIsNamed(t *testing.T) {
 		{"id,direction,amount\n", "it must name id, direction, amount_centavos, state"},
 		{"id,direction,amount_centavos,state\nE1,debit,1,settled\n", `line 2: id is "E1"`},
 		{"id,direction,amount_centavos,state\n" + id + ",out,1,settled\n", `line 2: direction is "out"`},
-		{"state,id,note,direction,amount_centavos\nsettled," + id + ",x,debit,1\nsettled," + id + ",x,debit,1.00\n", `line 3: amount_centavos is "1.00"`},
+		{"state,id,note,direction,amount_centavos\nsettled," + id + ",x,debit,1\nsettled," + id + ",x,debit,1.00\n",
+			`line 3: amount_centavos is "1.00"`},
 		{"id,direction,amount_centavos,state\n" + id + ",debit,0,settled\n", `line 2: amount_centavos is "0"`},
 		{"id,direction,amount_centavos,state\n" + id + ",debit,1,posted\n", `line 2: state is "posted"`},
 		{"id,direction,amount_centavos,state\n" + id + ",debit\n", "line 2"},
@@ -160,22 +161,26 @@ func TestAWrongBookIsNamed(t *testing.T) {
 		if err := os.WriteFile(book, []byte(c.book), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		liquida(t, "reconcile", "--participant", "10000001", "--day", "2026-11-22", "--book", book).Is(t, exitBadUsage, book, c.says)
+		liquida(t, "reconcile", "--participant", "10000001", "--day", "2026-11-22", "--book", book).Is(t, exitBadUsage,
+			book, c.says)
 	}
 }
 
 func TestAmounts(t *testing.T) {
-	for text, want := range map[string]int64{"0.01": 1, "1": 100, "12": 1200, "9999999999999999": 999999999999999900, "12.34": 1234, "007.00": 700, "9999999999999999.99": 999999999999999999} {
+	for text, want := range map[string]int64{"0.01": 1, "1": 100, "12": 1200, "9999999999999999": 999999999999999900,
+		"12.34": 1234, "007.00": 700, "9999999999999999.99": 999999999999999999} {
 		if got, err := centavos(text); got != want || err != nil {
 			t.Errorf("%s is read as %d, not %d (%v)", text, got, want, err)
 		}
 	}
-	for _, text := range []string{"", ".", "1.", "1.2", "1,000", "1,234.56", "0x1", "99999999999999999", "1,23", "-1.00", "1.234", "1e2.00", "99999999999999999.00", " 1.00", "١.٠٠"} {
+	for _, text := range []string{"", ".", "1.", "1.2", "1,000", "1,234.56", "0x1", "99999999999999999", "1,23",
+		"-1.00", "1.234", "1e2.00", "99999999999999999.00", " 1.00", "١.٠٠"} {
 		if got, err := centavos(text); err == nil {
 			t.Errorf("%q is read as %d", text, got)
 		}
 	}
-	for amount, want := range map[int64]string{0: "BRL 0.00", 5: "BRL 0.05", -1234: "-BRL 12.34", 123456789: "BRL 1,234,567.89", 100000: "BRL 1,000.00", math.MinInt64: "-BRL 92,233,720,368,547,758.08"} {
+	for amount, want := range map[int64]string{0: "BRL 0.00", 5: "BRL 0.05", -1234: "-BRL 12.34",
+		123456789: "BRL 1,234,567.89", 100000: "BRL 1,000.00", math.MinInt64: "-BRL 92,233,720,368,547,758.08"} {
 		if got := reais(amount); got != want {
 			t.Errorf("%d is written %s, not %s", amount, got, want)
 		}
@@ -183,7 +188,9 @@ func TestAmounts(t *testing.T) {
 }
 
 func TestNobodyAnswers(t *testing.T) {
-	for _, command := range []string{"pay 10000001/0001/1 10000002/0001/1 1.00", "participants", "balance 10000001/0001/1", "watch 10000001", "statement 10000001/0001/1", "statement --participant 10000001 --day 2026-11-22",
+	for _, command := range []string{"pay 10000001/0001/1 10000002/0001/1 1.00", "participants",
+		"balance 10000001/0001/1", "watch 10000001", "statement 10000001/0001/1",
+		"statement --participant 10000001 --day 2026-11-22",
 		"participants", "acts", "account list 10000001"} {
 		liquida(t, append(strings.Fields(command), "--retry-for", "0s")...).Is(t, exitUnknown, "connection refused")
 	}
@@ -192,11 +199,13 @@ func TestNobodyAnswers(t *testing.T) {
 // Without an answer the act may have been done: the command that repeats it is printed, with its id.
 func TestAnActWithoutAnAnswerSaysHowToRepeatIt(t *testing.T) {
 	for command, repeat := range map[string]string{
-		"participant suspend 10000001": "", "participant liquidity in 10000001 5.00": "", "account block 10000001/0001/1": "", "account deposit 10000001/0001/1 5.00": "",
+		"participant suspend 10000001": "", "participant liquidity in 10000001 5.00": "",
+		"account block 10000001/0001/1": "", "account deposit 10000001/0001/1 5.00": "",
 		"participant cap 10000001 day 5.00 --window 3m":               "participant cap 10000001 day 5.00 --window 3m0s",
 		"participant resume 10000001 --json --url http://127.0.0.1:1": "participant resume 10000001 --url http://127.0.0.1:1",
 	} {
-		got := liquida(t, append(strings.Fields(command), "--retry-for", "0s")...).Is(t, exitUnknown, "liquida "+cmp.Or(repeat, command)+" --id ")
+		got := liquida(t, append(strings.Fields(command), "--retry-for", "0s")...).Is(t, exitUnknown,
+			"liquida "+cmp.Or(repeat, command)+" --id ")
 		id := got.Err[strings.LastIndex(got.Err, " ")+1:]
 		if !actID.MatchString(strings.TrimSpace(id)) {
 			t.Errorf("%q", got.Err)
@@ -207,7 +216,8 @@ func TestAnActWithoutAnAnswerSaysHowToRepeatIt(t *testing.T) {
 // The history says which key was named or revoked.
 func TestAnActShowsItsDigest(t *testing.T) {
 	var out strings.Builder
-	printAct(&out, client.Act{Participant: "10000001", Act: client.RevokeKey, By: "central-bank", Digest: strings.Repeat("ab", 24)})
+	printAct(&out, client.Act{Participant: "10000001", Act: client.RevokeKey, By: "central-bank",
+		Digest: strings.Repeat("ab", 24)})
 	if !strings.Contains(out.String(), strings.Repeat("ab", 24)) {
 		t.Error(out.String())
 	}
@@ -222,19 +232,23 @@ func TestCompletion(t *testing.T) {
 func TestTopFitsATerminal(t *testing.T) {
 	var out bytes.Buffer
 	printTop(&out, []bankRow{
-		{ISPB: "10000001", State: "active", Paid: 59_998, Received: 60_001, Rejected: 1_200, PaidCentavos: 123_456_789_01, ReserveCentavos: 1_000_000_000_000, HeldCentavos: 99_999_999},
+		{ISPB: "10000001", State: "active", Paid: 59_998, Received: 60_001, Rejected: 1_200,
+			PaidCentavos: 123_456_789_01, ReserveCentavos: 1_000_000_000_000, HeldCentavos: 99_999_999},
 		{ISPB: "10000002", State: "active"},
-		{ISPB: "10000003", State: "suspended", Paid: 199_998, Received: 199_998, Rejected: 199_998, PaidCentavos: 123_456_789_01, ReserveCentavos: 1_000_000_000_000, HeldCentavos: 99_999_999},
+		{ISPB: "10000003", State: "suspended", Paid: 199_998, Received: 199_998, Rejected: 199_998,
+			PaidCentavos: 123_456_789_01, ReserveCentavos: 1_000_000_000_000, HeldCentavos: 99_999_999},
 	}, 2*time.Second)
 	printTop(&out, []bankRow{
-		{ISPB: "10000004", State: "suspended", Paid: 199_998, PaidCentavos: math.MaxInt64 / 100, ReserveCentavos: math.MaxInt64, HeldCentavos: math.MaxInt64},
+		{ISPB: "10000004", State: "suspended", Paid: 199_998, PaidCentavos: math.MaxInt64 / 100,
+			ReserveCentavos: math.MaxInt64, HeldCentavos: math.MaxInt64},
 	}, time.Second)
 	for line := range strings.Lines(out.String()) {
 		if length := len(strings.TrimRight(line, "\n")); length > settings.Columns {
 			t.Errorf("%d columns: %s", length, line)
 		}
 	}
-	for _, want := range []string{"129,998 settled/s", "100,599 rejected/s", "BRL 123,456,789.01/s, held 1,999,999.98", " 10,000,000,000.00 ", " 61,728,394.50 ", "10000003 suspended", " 922,337,203 M ", " 92,233,720,368 M "} {
+	for _, want := range []string{"129,998 settled/s", "100,599 rejected/s", "BRL 123,456,789.01/s, held 1,999,999.98",
+		" 10,000,000,000.00 ", " 61,728,394.50 ", "10000003 suspended", " 922,337,203 M ", " 92,233,720,368 M "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
@@ -252,7 +266,8 @@ func TestTopCountsARedeliveryOnce(t *testing.T) {
 	report("E2", client.Rejected)
 	report("E1", client.Settled)
 	report("E2", client.Rejected)
-	if row := passed.banks["10000001"]; row.Paid != 1 || row.PaidCentavos != 5 || row.Rejected != 1 || passed.banks["10000002"].Received != 1 {
+	if row := passed.banks["10000001"]; row.Paid != 1 || row.PaidCentavos != 5 || row.Rejected != 1 ||
+		passed.banks["10000002"].Received != 1 {
 		t.Errorf("counted was %+v, but each outcome is one", row)
 	}
 	passed.next()
@@ -277,12 +292,16 @@ func TestTraceIsInTheOrderOfTime(t *testing.T) {
 	var out bytes.Buffer
 	printTrace(&out, client.PaymentState{
 		EndToEndID: "E1", Status: client.Settled, ReservedAt: at(1), DecidedAt: at(3), AmountCentavos: 1234,
-		Legs:    []client.Leg{{Leg: 1, Debit: "customer/10000001/0001/1", Credit: "transit/10000001", AmountCentavos: 1234, State: "posted"}},
-		Returns: []client.PaymentReturn{{ReturnID: "D1", AmountCentavos: 234, ReturnReasonCode: "MD06", Status: client.Rejected, ReasonCode: "AC06", ReservedAt: *at(5), DecidedAt: at(6)}},
+		Legs: []client.Leg{{Leg: 1, Debit: "customer/10000001/0001/1", Credit: "transit/10000001",
+			AmountCentavos: 1234, State: "posted"}},
+		Returns: []client.PaymentReturn{
+			{ReturnID: "D1", AmountCentavos: 234, ReturnReasonCode: "MD06", Status: client.Rejected, ReasonCode: "AC06",
+				ReservedAt: *at(5), DecidedAt: at(6)}},
 	})
 	text := out.String()
 	last := -1
-	for _, want := range []string{"E1  settled", "12:00:01.000000", "held BRL 12.34", "+2s  settled", "+5s  return D1 of BRL 2.34 for MD06: rejected AC06", "leg 1  posted"} {
+	for _, want := range []string{"E1  settled", "12:00:01.000000", "held BRL 12.34", "+2s  settled",
+		"+5s  return D1 of BRL 2.34 for MD06: rejected AC06", "leg 1  posted"} {
 		at := strings.Index(text, want)
 		if at <= last {
 			t.Errorf("%q is not in its place in\n%s", want, text)
@@ -299,9 +318,11 @@ func TestARetryIsTold(t *testing.T) {
 
 // On a terminal an error stands in lines that fit; scripts get each sentence whole.
 func TestAnErrorFitsATerminal(t *testing.T) {
-	err := fmt.Errorf("trying: %w", &client.Problem{Title: "Invalid value", Status: 422, Code: "AM01", RequestID: "7", Rule: "a rule",
-		Detail: strings.Repeat("a sentence that goes on ", 20)})
-	if text := said("liquida pay", err, false); strings.Count(text, "\n") != 4 || !strings.Contains(text, "\n  code: AM01, the amount is zero\n  request: 7\n") {
+	err := fmt.Errorf("trying: %w",
+		&client.Problem{Title: "Invalid value", Status: 422, Code: "AM01", RequestID: "7", Rule: "a rule",
+			Detail: strings.Repeat("a sentence that goes on ", 20)})
+	if text := said("liquida pay", err, false); strings.Count(text, "\n") != 4 ||
+		!strings.Contains(text, "\n  code: AM01, the amount is zero\n  request: 7\n") {
 		t.Errorf("%s", text)
 	}
 	for line := range strings.SplitSeq(said("liquida pay", err, true), "\n") {

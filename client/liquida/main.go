@@ -50,14 +50,17 @@ func main() {
 func run(ctx context.Context, arguments []string) int {
 	o := &options{out: os.Stdout}
 	root := &cobra.Command{
-		Use: "liquida", Short: "Liquida's API for people and scripts", Long: long, SilenceUsage: true, SilenceErrors: true,
-		Version: settings.Version(),
-		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34",
+		Use: "liquida", Short: "Liquida's API for people and scripts", Long: long, SilenceUsage: true,
+		SilenceErrors: true,
+		Version:       settings.Version(),
+		Example:       "  liquida pay 10000001/0001/1 10000002/0001/1 12.34",
 	}
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	o.flags(root)
 	root.PersistentPreRunE = o.connect
-	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), traceCommand(o), watchCommand(o), answerCommand(o), topCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
+	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), traceCommand(o),
+		watchCommand(o), answerCommand(o), topCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o),
+		participantsCommand(o),
 		participantCommand(o), keyCommand(o), sealCommand(o), accountCommand(o), actsCommand(o), archiveCommand(o))
 	root.InitDefaultCompletionCmd(arguments...)
 	root.InitDefaultHelpCmd()

@@ -20,7 +20,8 @@ var amountPattern = regexp.MustCompile(`^[0-9]{1,16}(\.[0-9]{2})?$`)
 // separates thousands for others.
 func centavos(text string) (int64, error) {
 	if !amountPattern.MatchString(text) {
-		return 0, fmt.Errorf("AMOUNT %q: it must be in reais, like 12 or 12.34: a point and two decimals, or none, and no separator of thousands", text)
+		return 0, fmt.Errorf("AMOUNT %q: it must be in reais, like 12 or 12.34: a point and two decimals, or none, and no separator of thousands",
+			text)
 	}
 	reais, decimals, _ := strings.Cut(text, ".")
 	amount, err := strconv.ParseInt(reais+cmp.Or(decimals, "00"), 10, 64)
@@ -56,7 +57,8 @@ func printState(w io.Writer, s client.PaymentState) {
 		fmt.Fprintf(w, "  returned %s of %s\n", reais(s.ReturnedCentavos), reais(s.AmountCentavos))
 	}
 	if d := s.DeadLetter; d != nil {
-		fmt.Fprintf(w, "  another message with this id, of %s, became a dead letter: %s\n", reais(d.AmountCentavos), reason(d.ReasonCode))
+		fmt.Fprintf(w, "  another message with this id, of %s, became a dead letter: %s\n", reais(d.AmountCentavos),
+			reason(d.ReasonCode))
 	}
 	for _, r := range s.Returns {
 		state := r.Status
@@ -78,7 +80,8 @@ func printBalance(w io.Writer, b client.AccountBalance) {
 		state = "  " + strings.ToUpper(b.State)
 	}
 	fmt.Fprintf(w, "%s  available %s  posted %s  held %s  coming %s%s\n", b.Account,
-		reais(b.AvailableCentavos), reais(b.PostedCentavos), reais(b.PendingOutCentavos), reais(b.PendingInCentavos), state)
+		reais(b.AvailableCentavos), reais(b.PostedCentavos), reais(b.PendingOutCentavos),
+		reais(b.PendingInCentavos), state)
 }
 
 func printLine(w io.Writer, l client.StatementLine) {
@@ -90,7 +93,9 @@ func printLine(w io.Writer, l client.StatementLine) {
 	if what == "" {
 		what = "code " + strconv.Itoa(l.Code)
 	}
-	fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%s  %-8s  %s%-18s  %s  %s", l.At.Format(time.RFC3339), l.Kind, sign, reais(l.AmountCentavos), what, reason(l.ReasonCode)), " "))
+	fmt.Fprintln(w, strings.TrimRight(
+		fmt.Sprintf("%s  %-8s  %s%-18s  %s  %s", l.At.Format(time.RFC3339), l.Kind, sign, reais(l.AmountCentavos), what,
+			reason(l.ReasonCode)), " "))
 }
 
 func printParticipant(w io.Writer, p client.Participant) {
@@ -104,11 +109,13 @@ func printParticipant(w io.Writer, p client.Participant) {
 	if p.State != "active" {
 		books += "  " + strings.ToUpper(p.State)
 	}
-	fmt.Fprintf(w, "%s  reserve %s  transit %s  %s\n", p.ISPB, reais(p.Reserve.PostedCentavos), reais(p.Transit.PostedCentavos), books)
+	fmt.Fprintf(w, "%s  reserve %s  transit %s  %s\n", p.ISPB, reais(p.Reserve.PostedCentavos),
+		reais(p.Transit.PostedCentavos), books)
 	if p.PaymentCapCentavos > 0 {
 		fmt.Fprintf(w, "  cap on a payment %s\n", reais(p.PaymentCapCentavos))
 	}
 	for _, c := range p.OutflowCaps {
-		fmt.Fprintf(w, "  cap by %s %s in %v: %s is left\n", c.When, reais(c.CapCentavos), time.Duration(c.WindowSeconds)*time.Second, reais(c.LeftCentavos))
+		fmt.Fprintf(w, "  cap by %s %s in %v: %s is left\n", c.When, reais(c.CapCentavos),
+			time.Duration(c.WindowSeconds)*time.Second, reais(c.LeftCentavos))
 	}
 }

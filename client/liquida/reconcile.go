@@ -33,7 +33,8 @@ const (
 func reconcileCommand(o *options) *cobra.Command {
 	r := &reconciliation{options: o}
 	command := &cobra.Command{
-		Use: "reconcile --book FILE --participant ISPB --day DAY", Short: "Compare a bank's own book with the ledger", Args: cobra.NoArgs,
+		Use: "reconcile --book FILE --participant ISPB --day DAY", Short: "Compare a bank's own book with the ledger",
+		Args: cobra.NoArgs,
 		Long: `Compare a bank's own book of a day, or of the days from --day to --last-day, with the ledger,
 and print each difference once: missing-here (the ledger has it, the book does not),
 missing-there, other-amount, other-state, twice-here (the book says more than once that it
@@ -152,7 +153,8 @@ func (r *reconciliation) run(ctx context.Context, first, last pix.Day) (err erro
 		if day == last {
 			until = r.of.until
 		}
-		if err := r.readDay(ctx, client.Day{Participant: r.of.participant, Day: day.String(), Until: until, Format: "csv"}); err != nil {
+		if err := r.readDay(ctx,
+			client.Day{Participant: r.of.participant, Day: day.String(), Until: until, Format: "csv"}); err != nil {
 			if client.Unfinished(err) {
 				err = &openOutcome{err}
 			}
@@ -187,10 +189,12 @@ func (r *reconciliation) readBook(from io.Reader) error {
 	var places [4]int
 	for i, name := range bookColumns {
 		if places[i] = slices.Index(header, name); places[i] >= 0 && slices.Contains(header[places[i]+1:], name) {
-			return &badBook{fmt.Errorf("the header is %q: it names %s twice, and only one can be right", strings.Join(header, ","), name)}
+			return &badBook{fmt.Errorf("the header is %q: it names %s twice, and only one can be right",
+				strings.Join(header, ","), name)}
 		}
 		if places[i] < 0 {
-			return &badBook{fmt.Errorf("the header is %q: it must name %s", strings.Join(header, ","), strings.Join(bookColumns, ", "))}
+			return &badBook{fmt.Errorf("the header is %q: it must name %s", strings.Join(header, ","),
+				strings.Join(bookColumns, ", "))}
 		}
 	}
 	for {
@@ -203,9 +207,11 @@ func (r *reconciliation) readBook(from io.Reader) error {
 		}
 		line, _ := rows.FieldPos(0)
 		wrong := func(column int, rule string) error {
-			return &badBook{fmt.Errorf("line %d: %s is %q: it must be %s", line, bookColumns[column], row[places[column]], rule)}
+			return &badBook{fmt.Errorf("line %d: %s is %q: it must be %s", line, bookColumns[column],
+				row[places[column]], rule)}
 		}
-		e := entry{id: strings.Clone(row[places[0]]), state: strings.Clone(row[places[3]]), place: "line " + strconv.Itoa(line)}
+		e := entry{id: strings.Clone(row[places[0]]), state: strings.Clone(row[places[3]]),
+			place: "line " + strconv.Itoa(line)}
 		if _, err := pix.ParsePaymentOrReturnID(e.id); err != nil && !transferID.MatchString(e.id) {
 			return wrong(0, "an EndToEndId, the id of a return, or 32 hexadecimal digits")
 		}
@@ -238,7 +244,8 @@ func signed(direction string, centavos int64) (int64, error) {
 func (r *reconciliation) put(side string, e entry) error {
 	hash := fnv.New32a()
 	_, _ = io.WriteString(hash, e.id) // a hash has no errors
-	_, err := fmt.Fprintf(r.parts[hash.Sum32()%bookParts].to, "%s,%s,%d,%s,%s\n", side, e.id, e.centavos, e.state, e.place)
+	_, err := fmt.Fprintf(r.parts[hash.Sum32()%bookParts].to, "%s,%s,%d,%s,%s\n", side, e.id, e.centavos,
+		e.state, e.place)
 	return err
 }
 
@@ -283,7 +290,8 @@ func (r *reconciliation) readDay(ctx context.Context, day client.Day) error {
 		}
 	}
 	if last != "closing" {
-		return fmt.Errorf("the statement of %s does not end with its closing balance: is %s Liquida's address?", day.Day, r.url)
+		return fmt.Errorf("the statement of %s does not end with its closing balance: is %s Liquida's address?",
+			day.Day, r.url)
 	}
 	return <-copied
 }

@@ -19,7 +19,8 @@ func id(n int) string { return fmt.Sprintf("E10000001202601021200%011d", n) }
 
 // reconcileWith runs reconcile with a book and the lines of a statement. states are what the API
 // says of single payments.
-func reconcileWith(t *testing.T, book, statement []string, states map[string]string, more ...string) (kit.Output, []difference) {
+func reconcileWith(t *testing.T, book, statement []string, states map[string]string,
+	more ...string) (kit.Output, []difference) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name, isPayment := strings.CutPrefix(r.URL.Path, "/v1/payments/"); isPayment {
@@ -39,10 +40,12 @@ func reconcileWith(t *testing.T, book, statement []string, states map[string]str
 	}))
 	defer server.Close()
 	path := filepath.Join(t.TempDir(), "book.csv")
-	if err := os.WriteFile(path, []byte("id,direction,amount_centavos,state\n"+strings.Join(book, "\n")), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("id,direction,amount_centavos,state\n"+strings.Join(book, "\n")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	arguments := append([]string{"reconcile", "--json", "--participant", "10000001", "--day", "2026-01-02", "--book", path}, more...)
+	arguments := append([]string{"reconcile", "--json", "--participant", "10000001", "--day", "2026-01-02", "--book",
+		path}, more...)
 	out := kit.Run(t, []string{"LIQUIDA_URL=" + server.URL, "LIQUIDA_KEY_FILE="}, arguments...)
 	var told []difference
 	for decoder := json.NewDecoder(strings.NewReader(out.Out)); decoder.More(); {
@@ -70,9 +73,11 @@ func TestADuplicateInTheBookIsOneDifference(t *testing.T) {
 		{"settled, then rejected", []string{id(1) + settled, id(1) + rejected}, []string{there}, ""},
 		{"rejected twice, settled there", []string{id(1) + rejected, id(1) + rejected}, []string{there}, "other-state"},
 		{"settled twice, settled there", []string{id(1) + settled, id(1) + settled}, []string{there}, "twice-here"},
-		{"settled three times, with another amount", []string{id(1) + settled, id(1) + ",debit,101,settled", id(1) + settled}, []string{there}, "twice-here"},
+		{"settled three times, with another amount",
+			[]string{id(1) + settled, id(1) + ",debit,101,settled", id(1) + settled}, []string{there}, "twice-here"},
 		{"settled twice, not there", []string{id(1) + settled, id(1) + settled}, nil, "twice-here"},
-		{"rejected, settled twice, not there", []string{id(1) + rejected, id(1) + settled, id(1) + settled}, nil, "twice-here"},
+		{"rejected, settled twice, not there", []string{id(1) + rejected, id(1) + settled, id(1) + settled}, nil,
+			"twice-here"},
 		{"settled once, not there", []string{id(1) + settled}, nil, "missing-there"},
 		{"not here", nil, []string{there}, "missing-here"},
 	} {
@@ -96,11 +101,14 @@ func TestADuplicateInTheBookIsOneDifference(t *testing.T) {
 // What the ledger knows of a payment that the statement does not have is what it says, no guess.
 func TestMissingThereSaysWhatTheLedgerSays(t *testing.T) {
 	state := func(status, payer, payee string) string {
-		return fmt.Sprintf(`{"status": %q, "decided_at": "2026-01-02T23:00:00Z", "payer": {"ispb": %q}, "payee": {"ispb": %q}}`, status, payer, payee)
+		return fmt.Sprintf(`{"status": %q, "decided_at": "2026-01-02T23:00:00Z", "payer": {"ispb": %q}, "payee": {"ispb": %q}}`,
+			status, payer, payee)
 	}
 	states := map[string]string{
-		id(1): state("settled", "10000001", "10000002"), id(2): state("settled", "10000002", "10000001"), id(3): state("settled", "10000001", "10000001"),
-		id(4): state("settled", "10000002", "10000003"), id(5): state("settled", "10000002", "10000002"), id(6): state("rejected", "10000001", "10000002"),
+		id(1): state("settled", "10000001", "10000002"), id(2): state("settled", "10000002", "10000001"),
+		id(3): state("settled", "10000001", "10000001"),
+		id(4): state("settled", "10000002", "10000003"), id(5): state("settled", "10000002", "10000002"),
+		id(6): state("rejected", "10000001", "10000002"),
 	}
 	want := map[string]difference{
 		id(1): {Kind: "missing-there", There: "settled at 2026-01-02T23:00:00.000Z"},
@@ -134,19 +142,25 @@ func TestAFailedComparisonIsNoDifference(t *testing.T) {
 	if err := os.WriteFile(book, []byte("id,direction,amount_centavos,state\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for kind, status := range map[string]int{"not-yours": 403, "unknown-day": 404, "no-history": 409, "invalid-value": 422, "broken-law": 500, "http-version": 505} {
+	for kind, status := range map[string]int{"not-yours": 403, "unknown-day": 404, "no-history": 409,
+		"invalid-value": 422, "broken-law": 500, "http-version": 505} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
 			fmt.Fprintf(w, `{"type": "urn:liquida:problem:%s", "title": "No", "detail": "no"}`, kind)
 		}))
-		kit.Run(t, []string{"LIQUIDA_URL=" + server.URL, "LIQUIDA_KEY_FILE="}, "reconcile", "--participant", "10000001", "--day", "2026-01-02", "--book", book).Is(t, exitFailed, fmt.Sprint(status))
+		kit.Run(t, []string{"LIQUIDA_URL=" + server.URL, "LIQUIDA_KEY_FILE="}, "reconcile", "--participant", "10000001",
+			"--day", "2026-01-02", "--book", book).Is(t, exitFailed, fmt.Sprint(status))
 		server.Close()
 	}
-	full := kit.Run(t, []string{"LIQUIDA_URL=" + nowhere, "LIQUIDA_KEY_FILE=", "TMPDIR=/nowhere"}, "reconcile", "--participant", "10000001", "--day", "2026-01-02", "--book", book)
+	full := kit.Run(t, []string{"LIQUIDA_URL=" + nowhere, "LIQUIDA_KEY_FILE=", "TMPDIR=/nowhere"}, "reconcile",
+		"--participant", "10000001", "--day", "2026-01-02", "--book", book)
 	full.Is(t, exitFailed, "/nowhere")
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html></html>") }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<html></html>")
+	}))
 	defer web.Close()
-	kit.Run(t, []string{"LIQUIDA_URL=" + web.URL, "LIQUIDA_KEY_FILE="}, "reconcile", "--participant", "10000001", "--day", "2026-01-02", "--book", book).Is(t, exitUnknown, "it ends with")
+	kit.Run(t, []string{"LIQUIDA_URL=" + web.URL, "LIQUIDA_KEY_FILE="}, "reconcile", "--participant", "10000001",
+		"--day", "2026-01-02", "--book", book).Is(t, exitUnknown, "it ends with")
 }
 
 // A difference that cannot be printed is not lost.

@@ -23,7 +23,8 @@ func topCommand(o *options) *cobra.Command {
 	var interval time.Duration
 	var count int
 	command := &cobra.Command{
-		Use: "top", Short: "Show what each bank pays and receives a second, its reserve, and what is held", Args: cobra.NoArgs,
+		Use: "top", Short: "Show what each bank pays and receives a second, its reserve, and what is held",
+		Args: cobra.NoArgs,
 		Long: `Show all banks at work, with the central bank's key: payments and returns that each pays and
 receives a second, what is rejected, its reserve, and what payments under way hold of it. On a
 terminal the table is redrawn; elsewhere one follows the other. It ends with a signal or --count,
@@ -139,13 +140,15 @@ func (o *options) top(ctx context.Context, interval time.Duration, count int) er
 			if err != nil {
 				return err
 			}
-			rows = append(rows, bankRow{ISPB: p.ISPB, State: p.State, ReserveCentavos: p.Reserve.PostedCentavos, HeldCentavos: p.Reserve.PendingOutCentavos})
+			rows = append(rows, bankRow{ISPB: p.ISPB, State: p.State, ReserveCentavos: p.Reserve.PostedCentavos,
+				HeldCentavos: p.Reserve.PendingOutCentavos})
 		}
 		mu.Lock()
 		took := time.Since(since)
 		for i := range rows {
 			did := passed.of(rows[i].ISPB)
-			rows[i].Paid, rows[i].Received, rows[i].Rejected, rows[i].PaidCentavos = did.Paid, did.Received, did.Rejected, did.PaidCentavos
+			rows[i].Paid, rows[i].Received, rows[i].Rejected, rows[i].PaidCentavos = did.Paid, did.Received,
+				did.Rejected, did.PaidCentavos
 			rows[i].IntervalMilliseconds = took.Milliseconds()
 		}
 		passed.next()
@@ -181,15 +184,19 @@ func printTop(w io.Writer, rows []bankRow, took time.Duration) {
 	rate := func(n int) string { return pix.Thousands(int64(float64(n)/second + 0.5)) }
 	var all bankRow
 	for _, row := range rows {
-		all.Paid, all.Rejected, all.PaidCentavos, all.HeldCentavos = all.Paid+row.Paid, all.Rejected+row.Rejected, all.PaidCentavos+row.PaidCentavos, all.HeldCentavos+row.HeldCentavos
+		all.Paid, all.Rejected, all.PaidCentavos, all.HeldCentavos = all.Paid+row.Paid, all.Rejected+row.Rejected,
+			all.PaidCentavos+row.PaidCentavos, all.HeldCentavos+row.HeldCentavos
 	}
-	fmt.Fprintf(w, "%sZ  %d banks  %s settled/s  %s rejected/s  BRL %s/s, held %s\n", time.Now().UTC().Format("15:04:05"), len(rows), rate(all.Paid), rate(all.Rejected),
+	fmt.Fprintf(w, "%sZ  %d banks  %s settled/s  %s rejected/s  BRL %s/s, held %s\n",
+		time.Now().UTC().Format("15:04:05"), len(rows), rate(all.Paid), rate(all.Rejected),
 		fitted(int64(float64(all.PaidCentavos)/second), headAmount), fitted(all.HeldCentavos, headAmount))
 	const columns = "%-8s %-9s %8s %8s %8s %*s %*s %*s"
-	fmt.Fprintf(w, columns+"\n", "BANK", "STATE", "PAID/s", "RECVD/s", "REJ/s", paidAmount, "PAID BRL/s", reserveAmount, "RESERVE BRL", heldAmount, "HELD BRL")
+	fmt.Fprintf(w, columns+"\n", "BANK", "STATE", "PAID/s", "RECVD/s", "REJ/s", paidAmount, "PAID BRL/s", reserveAmount,
+		"RESERVE BRL", heldAmount, "HELD BRL")
 	for _, row := range rows {
 		line := fmt.Sprintf(columns, row.ISPB, row.State, rate(row.Paid), rate(row.Received), rate(row.Rejected),
-			paidAmount, fitted(int64(float64(row.PaidCentavos)/second), paidAmount), reserveAmount, fitted(row.ReserveCentavos, reserveAmount), heldAmount, fitted(row.HeldCentavos, heldAmount))
+			paidAmount, fitted(int64(float64(row.PaidCentavos)/second), paidAmount), reserveAmount,
+			fitted(row.ReserveCentavos, reserveAmount), heldAmount, fitted(row.HeldCentavos, heldAmount))
 		if row.State != "active" {
 			line = paint(red, line)
 		}

@@ -15,7 +15,9 @@ import (
 // traceCommand shows what the ledger knows of a payment, on a time line.
 func traceCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "trace ENDTOENDID", Short: "Show a payment's life: hold, legs, verdict and returns, and the time between them", Args: cobra.ExactArgs(1),
+		Use:   "trace ENDTOENDID",
+		Short: "Show a payment's life: hold, legs, verdict and returns, and the time between them",
+		Args:  cobra.ExactArgs(1),
 		Long: `Show a payment's life on a time line, by the ledger's clock: when its money was held, what its legs
 move, how it ended, and its returns. With the exit codes of status. With --json it is the state, as
 status prints it.`,
@@ -52,14 +54,17 @@ func momentsOf(s client.PaymentState) (all []moment) {
 		all = append(all, moment{*s.DecidedAt, what})
 	}
 	for _, r := range s.Returns {
-		what := fmt.Sprintf("return %s of %s for %s: %s", r.ReturnID, reais(r.AmountCentavos), r.ReturnReasonCode, r.Status)
+		what := fmt.Sprintf("return %s of %s for %s: %s", r.ReturnID, reais(r.AmountCentavos),
+			r.ReturnReasonCode, r.Status)
 		if r.ReasonCode != "" {
 			what += " " + reason(r.ReasonCode)
 		}
 		all = append(all, moment{*cmp.Or(r.DecidedAt, &r.ReservedAt), what})
 	}
 	if d := s.DeadLetter; d != nil {
-		all = append(all, moment{d.At, fmt.Sprintf("another message with this id, of %s, became a dead letter: %s", reais(d.AmountCentavos), reason(d.ReasonCode))})
+		all = append(all, moment{d.At,
+			fmt.Sprintf("another message with this id, of %s, became a dead letter: %s", reais(d.AmountCentavos),
+				reason(d.ReasonCode))})
 	}
 	slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
 	return all
@@ -79,6 +84,7 @@ func printTrace(w io.Writer, s client.PaymentState) {
 		fmt.Fprintf(w, "  %s  %12s  %s\n", m.at.UTC().Format("2006-01-02T15:04:05.000000Z"), after, m.what)
 	}
 	for _, leg := range s.Legs {
-		fmt.Fprintf(w, "  leg %d  %-8s  %18s  %s → %s\n", leg.Leg, leg.State, reais(leg.AmountCentavos), leg.Debit, leg.Credit)
+		fmt.Fprintf(w, "  leg %d  %-8s  %18s  %s → %s\n", leg.Leg, leg.State, reais(leg.AmountCentavos),
+			leg.Debit, leg.Credit)
 	}
 }

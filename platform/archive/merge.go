@@ -49,9 +49,10 @@ func writeRows[R any](file io.Writer, kind int, parts iter.Seq[[]R]) error {
 	return writer.Close()
 }
 
-// Merge makes one file of each kind of a day's segments, the last of which is end: the day must be over. What it was killed
-// in it goes on with, and several may do it at once. The file of the manifests decides: with it the day's files are
-// valid and those of its segments are not, and are removed. Before it is written, all rows are read back and verified.
+// Merge makes one file of each kind of a day's segments, the last of which is end: the day must be over. What it was
+// killed in it goes on with, and several may do it at once. The file of the manifests decides: with it the day's files
+// are valid and those of its segments are not, and are removed. Before it is written, all rows are read back and
+// verified.
 func Merge(ctx context.Context, store Store, end Manifest) error {
 	_, err := fs.Stat(store, fileOf(ManifestsFolder, end.Day, merged))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +65,9 @@ func Merge(ctx context.Context, store Store, end Manifest) error {
 }
 
 func merge(ctx context.Context, store Store, end Manifest) error {
-	if days, err := daysOf(store); err != nil || !slices.ContainsFunc(days, func(day string) bool { return day > end.Day }) {
+	if days, err := daysOf(store); err != nil || !slices.ContainsFunc(days, func(day string) bool {
+		return day > end.Day
+	}) {
 		return cmp.Or(err, errors.New("it is not over: no day after it is in the archive"))
 	}
 	places, err := placesOf(store, end.Day)
@@ -159,8 +162,12 @@ func sweep(ctx context.Context, store Store, day string) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if !slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return strings.HasPrefix(entry.Name(), merged+".") }) {
-			return errors.Join(err, fmt.Errorf("%s has no file of the day, and its manifests are merged: a copy from two times; nothing was removed there", dir))
+		if !slices.ContainsFunc(entries, func(entry fs.DirEntry) bool {
+			return strings.HasPrefix(entry.Name(), merged+".")
+		}) {
+			return errors.Join(err, fmt.Errorf(
+				"%s has no file of the day, and its manifests are merged: a copy from two times; nothing was removed there",
+				dir))
 		}
 		for _, entry := range entries {
 			name := entry.Name()

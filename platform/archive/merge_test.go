@@ -24,31 +24,38 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// kept writes an archive of three days, of which two are over, and returns the ids of its payments and the last segment of
-// each day.
-func kept(t testing.TB, into archive.Store, segmentsOfADay, payments int) (ids []pix.EndToEndID, ends []archive.Manifest) {
+// kept writes an archive of three days, of which two are over, and returns the ids of its payments and the last segment
+// of each day.
+func kept(t testing.TB, into archive.Store, segmentsOfADay,
+	payments int) (ids []pix.EndToEndID, ends []archive.Manifest) {
 	random := rand.New(rand.NewPCG(1, 2))
 	last := archive.Manifest{}
 	for day := range 3 {
 		for minute := range segmentsOfADay {
 			at := time.Date(2026, 2, 10+day, 15, minute, 0, 0, time.UTC)
-			s := &archive.Segment{Manifest: archive.Manifest{Ledger: "one", Name: archive.NameOf(uint64(at.UnixNano()), 0), From: last.To, To: uint64(at.UnixNano()) + 60e9 - 1}}
+			s := &archive.Segment{Manifest: archive.Manifest{Ledger: "one",
+				Name: archive.NameOf(uint64(at.UnixNano()), 0), From: last.To, To: uint64(at.UnixNano()) + 60e9 - 1}}
 			if minute != 1 || segmentsOfADay == 1 { // one has records only
 				for i := range payments {
 					id := pix.NewEndToEndID("10000001", at, random)
 					ids = append(ids, id)
 					decided := at.UnixNano() + int64(i+1)*1000
 					s.PaymentRows = append(s.PaymentRows, archive.Payment{
-						Kind: archive.KindPayment, ID: id.String(), Status: archive.Settled, PayerISPB: "10000001", PayerBranch: "0001", PayerNumber: fmt.Sprint(random.IntN(5000)),
-						PayeeISPB: "10000002", PayeeBranch: "0001", PayeeNumber: fmt.Sprint(random.IntN(5000)), AmountCentavos: 1 + random.Int64N(50_000), HeldAt: decided - 1 - random.Int64N(1e8), DecidedAt: decided, HoldSeconds: 60,
+						Kind: archive.KindPayment, ID: id.String(), Status: archive.Settled, PayerISPB: "10000001",
+						PayerBranch: "0001", PayerNumber: fmt.Sprint(random.IntN(5000)),
+						PayeeISPB: "10000002", PayeeBranch: "0001", PayeeNumber: fmt.Sprint(random.IntN(5000)),
+						AmountCentavos: 1 + random.Int64N(50_000), HeldAt: decided - 1 - random.Int64N(1e8),
+						DecidedAt: decided, HoldSeconds: 60,
 					})
 				}
 			}
 			if minute < 2 {
-				s.RecordRows = []archive.Record{{What: "funding", Credit: "reserve/10000001", At: at.UnixNano(), ID: "a", AmountCentavos: 1e14}}
+				s.RecordRows = []archive.Record{
+					{What: "funding", Credit: "reserve/10000001", At: at.UnixNano(), ID: "a", AmountCentavos: 1e14}}
 			}
 			if minute == 0 && day != 1 { // a day without a new account
-				s.AccountRows = []archive.Account{{Name: "reserve/10000001", CreatedAt: at.UnixNano(), ID: fmt.Sprint(day)}}
+				s.AccountRows = []archive.Account{
+					{Name: "reserve/10000001", CreatedAt: at.UnixNano(), ID: fmt.Sprint(day)}}
 			}
 			if err := s.Seal(last.Chain); err != nil {
 				t.Fatal(err)
@@ -121,8 +128,8 @@ func (s stepping) Remove(ctx context.Context, name string) error {
 	return s.Store.Remove(ctx, name)
 }
 
-// Whatever step of a merge it is killed before, and if another one merges the whole day there: who reads finds all, and in
-// the end the files are those of a merge that nobody disturbed.
+// Whatever step of a merge it is killed before, and if another one merges the whole day there: who reads finds all, and
+// in the end the files are those of a merge that nobody disturbed.
 func TestAMergeIsKilledOrNotAlone(t *testing.T) {
 	t.Parallel()
 	undisturbed := store.Folder(t.TempDir())
@@ -140,7 +147,8 @@ func TestAMergeIsKilledOrNotAlone(t *testing.T) {
 	killed := errors.New("killed")
 	for end := 0; ; end++ {
 		alone, two := store.Folder(t.TempDir()), store.Folder(t.TempDir())
-		if err := errors.Join(os.CopyFS(alone.String(), os.DirFS(fresh)), os.CopyFS(two.String(), os.DirFS(fresh))); err != nil {
+		if err := errors.Join(os.CopyFS(alone.String(), os.DirFS(fresh)),
+			os.CopyFS(two.String(), os.DirFS(fresh))); err != nil {
 			t.Fatal(err)
 		}
 		steps := 0
@@ -154,7 +162,8 @@ func TestAMergeIsKilledOrNotAlone(t *testing.T) {
 			t.Fatalf("killed before step %d, the archive has %+v, want %+v", end, got, totals)
 		}
 		half := filepath.Join(alone.String(), "payments", "day="+ends[0].Day, archive.Unfinished+"1")
-		if wrong := errors.Join(os.WriteFile(half, []byte("half"), 0o600), os.Chtimes(half, time.Time{}, time.Now().Add(-2*time.Hour))); wrong != nil {
+		if wrong := errors.Join(os.WriteFile(half, []byte("half"), 0o600),
+			os.Chtimes(half, time.Time{}, time.Now().Add(-2*time.Hour))); wrong != nil {
 			t.Fatal(wrong)
 		}
 		mustMerge(t, alone, ends[:2]...)
@@ -169,7 +178,8 @@ func TestAMergeIsKilledOrNotAlone(t *testing.T) {
 		}}, ends[:2]...)
 		for what, is := range map[string]archive.Store{"killed": alone, "with another": two} {
 			if got := files(t, is); !maps.Equal(got, want) {
-				t.Fatalf("%s before step %d: the files are %v, want %v", what, end, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+				t.Fatalf("%s before step %d: the files are %v, want %v", what, end, slices.Sorted(maps.Keys(got)),
+					slices.Sorted(maps.Keys(want)))
 			}
 		}
 		if err == nil {
@@ -229,10 +239,12 @@ func TestAnArchiveIsReadWhileItIsMerged(t *testing.T) {
 
 	// A copy in the wrong order has the files of before, and the manifests of after: nothing is removed.
 	day := filepath.Join(in.String(), "payments", "day="+ends[0].Day)
-	if err := errors.Join(os.Remove(filepath.Join(day, "day.parquet")), os.WriteFile(filepath.Join(day, "20260210T1500Z-000.parquet"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(day, "day.parquet")),
+		os.WriteFile(filepath.Join(day, "20260210T1500Z-000.parquet"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := archive.Merge(t.Context(), in, ends[0]); err == nil || !strings.Contains(err.Error(), "a copy from two times") {
+	if err := archive.Merge(t.Context(), in, ends[0]); err == nil ||
+		!strings.Contains(err.Error(), "a copy from two times") {
 		t.Errorf("a copy in the wrong order: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(day, "20260210T1500Z-000.parquet")); err != nil {
@@ -269,7 +281,8 @@ func TestAMergedDayProvesItsRows(t *testing.T) {
 			t.Fatal(row, err)
 		}
 	}
-	if proofs, err := archive.Prove(in, pix.NewEndToEndID("10000001", ids[0].Time(), rand.New(rand.NewPCG(3, 4)))); err != nil || len(proofs) > 0 {
+	if proofs, err := archive.Prove(in,
+		pix.NewEndToEndID("10000001", ids[0].Time(), rand.New(rand.NewPCG(3, 4)))); err != nil || len(proofs) > 0 {
 		t.Errorf("of a payment that was none: %v %v", proofs, err)
 	}
 }
@@ -302,25 +315,36 @@ func TestADamagedDayIsFound(t *testing.T) {
 	}
 	for what, damage := range map[string]func(){
 		"": func() { rows(func(all []archive.Payment) []archive.Payment { return all }) },
-		"its manifests say 9: rows were left out or added":                 func() { rows(func(all []archive.Payment) []archive.Payment { return all[:8] }) },
-		"has 10 rows, and its manifests say 9: rows were left out or adde": func() { rows(func(all []archive.Payment) []archive.Payment { return append(all, all[8]) }) },
+		"its manifests say 9: rows were left out or added": func() {
+			rows(func(all []archive.Payment) []archive.Payment { return all[:8] })
+		},
+		"has 10 rows, and its manifests say 9: rows were left out or adde": func() {
+			rows(func(all []archive.Payment) []archive.Payment { return append(all, all[8]) })
+		},
 		"segment 20260210T1502Z-000: the root of its rows": func() {
 			rows(func(all []archive.Payment) []archive.Payment { all[4].AmountCentavos++; return all })
 		},
 		"segment 20260210T1500Z-000: the root of its rows": func() {
 			rows(func(all []archive.Payment) []archive.Payment { all[2], all[3] = all[3], all[2]; return all })
 		},
-		"the root of its rows":       func() { write(day, whole[other]) },
-		"damaged":                    func() { write(day, whole[day][:len(whole[day])/2]) },
-		"file does not exist":        func() { os.Remove(filepath.Join(in.String(), day)) },
-		"files were moved":           func() { write(manifests, whole["manifests/day="+ends[1].Day+"/day.json"]) },
-		"its manifests say 6":        func() { _, rest, _ := strings.Cut(whole[manifests], "\n"); write(manifests, rest) },
-		"its manifest was changed: ": func() { write(manifests, strings.Replace(whole[manifests], `"open_since":0`, `"open_since":1`, 1)) },
-		"day.json is damaged":        func() { write(manifests, whole[manifests][:len(whole[manifests])-20]) },
+		"the root of its rows": func() { write(day, whole[other]) },
+		"damaged":              func() { write(day, whole[day][:len(whole[day])/2]) },
+		"file does not exist":  func() { os.Remove(filepath.Join(in.String(), day)) },
+		"files were moved":     func() { write(manifests, whole["manifests/day="+ends[1].Day+"/day.json"]) },
+		"its manifests say 6": func() {
+			_, rest, _ := strings.Cut(whole[manifests], "\n")
+			write(manifests, rest)
+		},
+		"its manifest was changed: ": func() {
+			write(manifests, strings.Replace(whole[manifests], `"open_since":0`, `"open_since":1`, 1))
+		},
+		"day.json is damaged": func() { write(manifests, whole[manifests][:len(whole[manifests])-20]) },
 	} {
 		damage()
 		_, err := archive.Verify(in, func(archive.Manifest) {}, func(archive.DayEnd) {})
-		if err == nil && what != "" || err != nil && (what == "" || !strings.Contains(strings.ReplaceAll(err.Error(), "no such file or directory", "file does not exist"), what)) {
+		if err == nil && what != "" || err != nil &&
+			(what == "" || !strings.Contains(
+				strings.ReplaceAll(err.Error(), "no such file or directory", "file does not exist"), what)) {
 			t.Errorf("%q: found %v", what, err)
 		}
 		for name, content := range whole {
@@ -342,7 +366,8 @@ func TestADamagedSegmentIsNotMerged(t *testing.T) {
 		}
 	}
 	write(whole[strings.Replace(name, "1502Z", "1500Z", 1)]) // as many rows of another segment
-	if err := archive.Merge(t.Context(), in, ends[0]); err == nil || !strings.Contains(err.Error(), "nothing was removed: segment 20260210T1502Z-000") {
+	if err := archive.Merge(t.Context(), in, ends[0]); err == nil ||
+		!strings.Contains(err.Error(), "nothing was removed: segment 20260210T1502Z-000") {
 		t.Errorf("merged: %v", err)
 	}
 	for name := range whole {
@@ -360,7 +385,8 @@ func TestADamagedSegmentIsNotMerged(t *testing.T) {
 	if wrong := os.Remove(filepath.Join(in.String(), ends[1].File(archive.ManifestsFolder))); wrong != nil {
 		t.Fatal(wrong)
 	}
-	if err := archive.Merge(t.Context(), in, ends[1]); err == nil || !strings.Contains(err.Error(), "does not end with") {
+	if err := archive.Merge(t.Context(), in, ends[1]); err == nil ||
+		!strings.Contains(err.Error(), "does not end with") {
 		t.Errorf("a day without its last segment: %v", err)
 	}
 }
@@ -425,12 +451,18 @@ func TestAnArchiveInABucket(t *testing.T) {
 	for name, size := range map[string]int{"x/whole": 5 << 20, "x/in-parts": 20 << 20} {
 		for i, content := range []string{"a", "b"} {
 			half := errors.New("half")
-			write := func(file io.Writer) error { _, err := io.WriteString(file, strings.Repeat(content, size)); return err }
-			if _, err := in.Put(t.Context(), "x/half", func(file io.Writer) error { return errors.Join(write(file), half) }); !errors.Is(err, half) {
+			write := func(file io.Writer) error {
+				_, err := io.WriteString(file, strings.Repeat(content, size))
+				return err
+			}
+			if _, err := in.Put(t.Context(), "x/half", func(file io.Writer) error {
+				return errors.Join(write(file), half)
+			}); !errors.Is(err, half) {
 				t.Error(err)
 			}
 			created, err := in.Put(t.Context(), name, write)
-			if got, wrong := fs.ReadFile(in, name); err != nil || wrong != nil || created != (i == 0) || len(got) != size || got[size-1] != 'a' {
+			if got, wrong := fs.ReadFile(in, name); err != nil || wrong != nil || created != (i == 0) ||
+				len(got) != size || got[size-1] != 'a' {
 				t.Errorf("%s: put %d: %v %v %v", name, i, created, err, wrong)
 			}
 		}

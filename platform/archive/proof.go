@@ -30,8 +30,8 @@ type Proof struct {
 // clocksDiffer is how long before the time in its id an order may have been decided: its sender's clock may be wrong.
 const clocksDiffer = time.Hour
 
-// Prove returns a proof of each row of a payment or return: of one that was refused after its hold had expired there are
-// two.
+// Prove returns a proof of each row of a payment or return: of one that was refused after its hold had expired there
+// are two.
 func Prove(folder fs.FS, id pix.EndToEndID) ([]Proof, error) {
 	a, err := Open(folder)
 	if err != nil {
@@ -65,14 +65,15 @@ func Prove(folder fs.FS, id pix.EndToEndID) ([]Proof, error) {
 			if err != nil {
 				return nil, err
 			}
-			proofs = append(proofs, Proof{Segment: s.Manifest, Index: int64(i), Row: string(canonical(&s.PaymentRows[i])), Path: path})
+			proofs = append(proofs, Proof{Segment: s.Manifest, Index: int64(i),
+				Row: string(canonical(&s.PaymentRows[i])), Path: path})
 		}
 	}
 	return proofs, nil
 }
 
-// has reports whether a segment has a row of a payment. The filter of a row group is wrong once in a hundred times if it
-// says yes, and never if it says no.
+// has reports whether a segment has a row of a payment. The filter of a row group is wrong once in a hundred times if
+// it says yes, and never if it says no.
 func (a *Archive) has(p *place, id string) (bool, error) {
 	file, from, err := a.find(p, payments)
 	if err == nil {
@@ -115,12 +116,14 @@ func (p *Proof) Check() (Payment, error) {
 		return row, fmt.Errorf("the root of the segment %s: %w", p.Segment.Name, err)
 	}
 	if p.Segment.Chain != p.Segment.link() {
-		return row, fmt.Errorf("the manifest of the segment %s was changed: its chain is %s, and %s follows", p.Segment.Name, p.Segment.Chain, p.Segment.link())
+		return row, fmt.Errorf("the manifest of the segment %s was changed: its chain is %s, and %s follows",
+			p.Segment.Name, p.Segment.Chain, p.Segment.link())
 	}
 	if p.Index < 0 || p.Index >= int64(p.Segment.Payments) {
 		return row, fmt.Errorf("row %d: the segment has %d payments", p.Index, p.Segment.Payments)
 	}
-	if err := tlog.CheckRecord(p.Path, int64(p.Segment.rows()), root, p.Index, tlog.RecordHash([]byte(p.Row))); err != nil {
+	if err := tlog.CheckRecord(p.Path, int64(p.Segment.rows()), root, p.Index,
+		tlog.RecordHash([]byte(p.Row))); err != nil {
 		return row, errors.New("the path does not lead from this row to the root of the segment: the row or the path was changed")
 	}
 	return parsePayment(p.Row)

@@ -122,7 +122,8 @@ func (a *Archive) verified(i int) (*Segment, error) {
 		return nil, err
 	}
 	if root.String() != p.Root {
-		return nil, fmt.Errorf("segment %s: the root of its rows is %v, and its manifest says %s: rows were changed, moved, left out or added", p.Name, root, p.Root)
+		return nil, fmt.Errorf("segment %s: the root of its rows is %v, and its manifest says %s: rows were changed, moved, left out or added",
+			p.Name, root, p.Root)
 	}
 	return s, nil
 }
@@ -217,8 +218,8 @@ func manifestsOf(folder fs.FS, day string, last int) ([]Manifest, error) {
 	return all, nil
 }
 
-// readMerged reads the last manifests of a finished day; 0: all. Its last segment is the first line, so that who wants the
-// end of each day reads little.
+// readMerged reads the last manifests of a finished day; 0: all. Its last segment is the first line, so that who wants
+// the end of each day reads little.
 func readMerged(folder fs.FS, name string, last int) (all []Manifest, err error) {
 	var file io.Reader
 	if last > 0 {
@@ -254,7 +255,8 @@ func readMerged(folder fs.FS, name string, last int) (all []Manifest, err error)
 // standsIn returns what is wrong with a manifest in a file.
 func (m *Manifest) standsIn(file, name string) error {
 	if m.Format != format {
-		return fmt.Errorf("%s has format %d, and this program knows %d: a newer version may read it", file, m.Format, format)
+		return fmt.Errorf("%s has format %d, and this program knows %d: a newer version may read it", file,
+			m.Format, format)
 	}
 	if fileOf(ManifestsFolder, m.Day, name) != file {
 		return fmt.Errorf("%s is the manifest of %s: files were moved", file, m.Name)
@@ -390,7 +392,8 @@ func openRows(folder fs.FS, name string) (*reader, error) {
 
 func (r *reader) has(want int) error {
 	if r.count != want {
-		return fmt.Errorf("%s has %d rows, and its manifests say %d: rows were left out or added", r.name, r.count, want)
+		return fmt.Errorf("%s has %d rows, and its manifests say %d: rows were left out or added", r.name,
+			r.count, want)
 	}
 	return nil
 }
@@ -425,7 +428,8 @@ func readRows[R any](r *reader, from int, rows []R) error {
 		}
 		n, err := group.Read(rows[:min(len(rows), r.end-from)])
 		if n == 0 {
-			return fmt.Errorf("%s is damaged: its row %d cannot be read: %w", r.name, from, cmp.Or(err, io.ErrUnexpectedEOF))
+			return fmt.Errorf("%s is damaged: its row %d cannot be read: %w", r.name, from,
+				cmp.Or(err, io.ErrUnexpectedEOF))
 		}
 		rows, from = rows[n:], from+n
 		r.at = from

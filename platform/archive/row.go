@@ -24,15 +24,18 @@ type Payment struct {
 	PayeeBranch    string `parquet:"payee_branch,dict"`
 	PayeeNumber    string `parquet:"payee_number,dict"`
 	AmountCentavos int64  `parquet:"amount_centavos"`
-	HeldAt         int64  `parquet:"held_at,optional,timestamp(nanosecond),delta"` // the ledger's time; 0: nothing was held
-	DecidedAt      int64  `parquet:"decided_at,timestamp(nanosecond),delta"`       // the ledger's time; of an expired hold its end
-	HoldSeconds    int32  `parquet:"hold_seconds,dict"`
-	CapWindow      string `parquet:"cap_window,dict"` // day, night: it counted against this cap; empty: against none
-	CapSeconds     int32  `parquet:"cap_seconds,dict"`
-	Original       string `parquet:"original,dict"` // of a return: the EndToEndId of the payment
-	Slot           int32  `parquet:"slot,dict"`     // of a return: its place among those of the payment
-	ReturnReason   string `parquet:"return_reason,dict"`
-	ContentHash    string `parquet:"content_hash,dict"` // of a refused payment, which has no other content: 16 hexadecimal digits
+	// the ledger's time; 0: nothing was held
+	HeldAt int64 `parquet:"held_at,optional,timestamp(nanosecond),delta"`
+	// the ledger's time; of an expired hold its end
+	DecidedAt    int64  `parquet:"decided_at,timestamp(nanosecond),delta"`
+	HoldSeconds  int32  `parquet:"hold_seconds,dict"`
+	CapWindow    string `parquet:"cap_window,dict"` // day, night: it counted against this cap; empty: against none
+	CapSeconds   int32  `parquet:"cap_seconds,dict"`
+	Original     string `parquet:"original,dict"` // of a return: the EndToEndId of the payment
+	Slot         int32  `parquet:"slot,dict"`     // of a return: its place among those of the payment
+	ReturnReason string `parquet:"return_reason,dict"`
+	// of a refused payment, which has no other content: 16 hexadecimal digits
+	ContentHash string `parquet:"content_hash,dict"`
 }
 
 // How payments end.

@@ -20,13 +20,15 @@ type Manifest struct {
 	Ledger string `json:"ledger"` // the identity of the ledger
 	Name   string `json:"name"`   // the minute of the ledger's clock, in UTC, and the segment's place in it
 	Day    string `json:"day"`    // in São Paulo
-	// The segment has what ended after From and until To, by the ledger's clock in nanoseconds, and the accounts of this time.
+	// The segment has what ended after From and until To, by the ledger's clock in nanoseconds, and the accounts of
+	// this time.
 	From     uint64 `json:"from"`
 	To       uint64 `json:"to"`
 	Payments int    `json:"payments"`
 	Records  int    `json:"records"`
 	Accounts int    `json:"accounts"`
-	// Root is the Merkle tree hash (RFC 6962, SHA-256) of the rows: payments, records, accounts, each in the order of its file.
+	// Root is the Merkle tree hash (RFC 6962, SHA-256) of the rows: payments, records, accounts, each in the order of
+	// its file.
 	Root string `json:"root"`
 	// OpenSince is the time of the oldest hold that is open at To; 0: none is. Who goes on reads from there.
 	OpenSince uint64 `json:"open_since"`
@@ -43,7 +45,8 @@ const format = 1
 // link returns what Chain must be.
 func (m *Manifest) link() string {
 	return tlog.RecordHash([]byte(fmt.Sprintf("segment\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%d\t%s",
-		m.Format, m.Ledger, m.Name, m.Day, m.From, m.To, m.Payments, m.Records, m.Accounts, m.Root, m.OpenSince, m.LastID, m.LastAt, m.Previous))).String()
+		m.Format, m.Ledger, m.Name, m.Day, m.From, m.To, m.Payments, m.Records, m.Accounts, m.Root, m.OpenSince,
+		m.LastID, m.LastAt, m.Previous))).String()
 }
 
 // rows is how many rows the segment has.
@@ -66,7 +69,8 @@ type Segment struct {
 
 // Seal computes the root, and links the segment to the one before.
 func (s *Segment) Seal(previous string) error {
-	s.Format, s.Payments, s.Records, s.Accounts, s.Previous = format, len(s.PaymentRows), len(s.RecordRows), len(s.AccountRows), previous
+	s.Format, s.Payments, s.Records, s.Accounts, s.Previous = format, len(s.PaymentRows), len(s.RecordRows),
+		len(s.AccountRows), previous
 	s.Day = pix.DayOf(Time(int64(s.To - 1))).String()
 	root, err := treeOf(s).root()
 	if err != nil {
@@ -117,18 +121,19 @@ type Store interface {
 	fs.ReadDirFS
 	fs.StatFS
 	fmt.Stringer
-	// Put writes a file that is there whole or not at all, also after a power cut. It overwrites none: it reports whether this
-	// one is there now, and not another.
+	// Put writes a file that is there whole or not at all, also after a power cut. It overwrites none: it reports
+	// whether this one is there now, and not another.
 	Put(ctx context.Context, name string, write func(io.Writer) error) (created bool, err error)
 	// Remove removes a file, if it is there.
 	Remove(ctx context.Context, name string) error
 }
 
 // ErrInTheWay means that a file without a manifest has other rows than the ledger.
-var ErrInTheWay = errors.New("another archiver wrote it with other settings, or of another ledger; nothing says that it is valid: if no other one writes here, remove it")
+var ErrInTheWay = errors.New(
+	"another archiver wrote it with other settings, or of another ledger; nothing says that it is valid: if no other one writes here, remove it")
 
-// Store writes the files of a segment, its manifest last. What is there already is not changed: another archiver may have
-// written it. It returns the manifest that is there.
+// Store writes the files of a segment, its manifest last. What is there already is not changed: another archiver may
+// have written it. It returns the manifest that is there.
 func (s *Segment) Store(ctx context.Context, store Store) (Manifest, error) {
 	if there, err := lookUp(store, &s.Manifest); err != nil || there.Name != "" {
 		return there, err

@@ -24,9 +24,11 @@ func (m *Manifest) Follows(previous Manifest) error {
 	case m.Chain != m.link():
 		return wrong("its manifest was changed: its chain is %s, and %s follows", m.Chain, m.link())
 	case m.Previous != previous.Chain:
-		return wrong("the segment before it is another one: its chain is %q, and %q is expected: segments were left out, added, or changed", previous.Chain, m.Previous)
+		return wrong("the segment before it is another one: its chain is %q, and %q is expected: segments were left out, added, or changed",
+			previous.Chain, m.Previous)
 	case m.From != previous.To || m.To <= m.From || m.LastAt > m.To || m.LastAt < previous.LastAt:
-		return wrong("it has the time from %d to %d with its last transfer at %d, and the one before ends at %d", m.From, m.To, m.LastAt, previous.To)
+		return wrong("it has the time from %d to %d with its last transfer at %d, and the one before ends at %d",
+			m.From, m.To, m.LastAt, previous.To)
 	case previous.Name != "" && m.Ledger != previous.Ledger:
 		return wrong("it is of the ledger %s, and the one before of %s", m.Ledger, previous.Ledger)
 	}
@@ -105,11 +107,13 @@ func (t *Totals) add(s *Segment) error {
 	for i := range s.PaymentRows {
 		p := &s.PaymentRows[i]
 		if p.DecidedAt > int64(s.To) || p.HeldAt > p.DecidedAt {
-			return fmt.Errorf("%s was held at %d and decided at %d, and the segment ends at %d", p.ID, p.HeldAt, p.DecidedAt, s.To)
+			return fmt.Errorf("%s was held at %d and decided at %d, and the segment ends at %d", p.ID, p.HeldAt,
+				p.DecidedAt, s.To)
 		}
 		if p.Status != Expired { // those have no verdict, and stand behind all others
 			if p.DecidedAt <= at {
-				return fmt.Errorf("%s was decided at %d, and what stands before it at %d: rows are in another order than the ledger's", p.ID, p.DecidedAt, at)
+				return fmt.Errorf("%s was decided at %d, and what stands before it at %d: rows are in another order than the ledger's",
+					p.ID, p.DecidedAt, at)
 			}
 			at = p.DecidedAt
 		}
@@ -135,16 +139,19 @@ func (t *Totals) add(s *Segment) error {
 	for i := range s.RecordRows {
 		r := &s.RecordRows[i]
 		if r.At <= at || r.At > int64(s.To) {
-			return fmt.Errorf("the record %s is of %d, the one before it of %d, and the segment ends at %d", r.ID, r.At, at, s.To)
+			return fmt.Errorf("the record %s is of %d, the one before it of %d, and the segment ends at %d", r.ID,
+				r.At, at, s.To)
 		}
 		at = r.At
 		t.move(r.Debit, -r.AmountCentavos)
 		t.move(r.Credit, r.AmountCentavos)
 	}
-	t.Segments, t.Rows, t.Records, t.Accounts = t.Segments+1, t.Rows+s.rows(), t.Records+s.Records, t.Accounts+s.Accounts
+	t.Segments, t.Rows, t.Records, t.Accounts = t.Segments+1, t.Rows+s.rows(), t.Records+s.Records,
+		t.Accounts+s.Accounts
 	for psp, centavos := range t.Reserves {
 		if centavos < 0 {
-			return fmt.Errorf("the rows add up to %d centavos in the reserve of %s, which the ledger never lets fall below 0: rows are missing", centavos, psp)
+			return fmt.Errorf("the rows add up to %d centavos in the reserve of %s, which the ledger never lets fall below 0: rows are missing",
+				centavos, psp)
 		}
 	}
 	return nil

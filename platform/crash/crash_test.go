@@ -19,7 +19,8 @@ func TestCrashIsOffWithoutSetting(t *testing.T) {
 
 func TestCrashRefusesBadSettings(t *testing.T) {
 	for _, text := range []string{"before", "before:", "before:0", "before:-1", "before:x", "elsewhere:1", ":1"} {
-		if _, err := Parse("CRASH_AT", text, points, nil); err == nil || !strings.Contains(err.Error(), "CRASH_AT") || !strings.Contains(err.Error(), text) {
+		if _, err := Parse("CRASH_AT", text, points, nil); err == nil || !strings.Contains(err.Error(), "CRASH_AT") ||
+			!strings.Contains(err.Error(), text) {
 			t.Errorf("%q: the error %v does not name the variable and the value", text, err)
 		}
 	}

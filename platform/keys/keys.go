@@ -74,13 +74,15 @@ type CentralBankKeys []Digest
 // The keys of banks are in the register.
 func ReadCentralBankKeys(file string) (CentralBankKeys, error) {
 	var digests CentralBankKeys
-	err := readLines(file, CentralBank+" and the SHA-256 of its key, 64 hexadecimal digits", func(holder string, value [secretBytes]byte) (int, error) {
-		if holder != CentralBank {
-			return 0, errors.New("the holder must be " + CentralBank + ": keys of participants are named in the register (liquida key name)")
-		}
-		digests = append(digests, Digest(value[:]))
-		return len(digests), nil
-	})
+	err := readLines(file, CentralBank+" and the SHA-256 of its key, 64 hexadecimal digits",
+		func(holder string, value [secretBytes]byte) (int, error) {
+			if holder != CentralBank {
+				return 0, errors.New("the holder must be " + CentralBank +
+					": keys of participants are named in the register (liquida key name)")
+			}
+			digests = append(digests, Digest(value[:]))
+			return len(digests), nil
+		})
 	return digests, err
 }
 
@@ -156,7 +158,9 @@ func Make(dir, digestsFile string, banks []pix.ISPB) error {
 	if err != nil {
 		return err
 	}
-	return write(digestsFile, fmt.Appendf(nil, "# Digests of the keys of the central bank: HOLDER SHA-256 in hex. Those of banks are in the register.\n%s %x\n", CentralBank, sha256.Sum256([]byte(key))), os.Rename)
+	return write(digestsFile,
+		fmt.Appendf(nil, "# Digests of the keys of the central bank: HOLDER SHA-256 in hex. Those of banks are in the register.\n%s %x\n",
+			CentralBank, sha256.Sum256([]byte(key))), os.Rename)
 }
 
 // CopyBanks copies the keys of banks from a directory to another one, which never gets the central bank's.
@@ -189,7 +193,8 @@ func Read(dir, holder string) (string, error) {
 	}
 	key := strings.TrimSpace(string(text))
 	if HolderOf(key) != holder {
-		return "", fmt.Errorf("%s does not hold a key of %s: remove the file, and bootstrap makes a new key", file, holder)
+		return "", fmt.Errorf("%s does not hold a key of %s: remove the file, and bootstrap makes a new key",
+			file, holder)
 	}
 	return key, nil
 }

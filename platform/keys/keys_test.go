@@ -46,7 +46,8 @@ func TestKeysAreMadeOnceAndRecognizedByTheirDigests(t *testing.T) {
 	if err := CopyBanks(dir, banks); err != nil {
 		t.Fatal(err)
 	}
-	if copied, err := ReadAll(banks); err != nil || len(copied) != len(holders)-1 || copied[CentralBank] != "" || copied["10000001"] == "" {
+	if copied, err := ReadAll(banks); err != nil || len(copied) != len(holders)-1 || copied[CentralBank] != "" ||
+		copied["10000001"] == "" {
 		t.Errorf("%d copies, without the central bank's: %v", len(copied), err)
 	}
 	for _, holder := range holders {
@@ -61,7 +62,8 @@ func TestKeysAreMadeOnceAndRecognizedByTheirDigests(t *testing.T) {
 			t.Error("the digests hold a key in clear")
 		}
 		other := "10000002" + key[len(holder):]
-		for _, wrong := range []string{"", holder, holder + ".", key + "0", key[:len(key)-1], "10000003" + key[len(holder):], other} {
+		for _, wrong := range []string{"", holder, holder + ".", key + "0", key[:len(key)-1],
+			"10000003" + key[len(holder):], other} {
 			if takes(wrong) && wrong != key {
 				t.Errorf("%s.…: a wrong key was taken", holder)
 			}
@@ -75,15 +77,20 @@ func TestKeysAreMadeOnceAndRecognizedByTheirDigests(t *testing.T) {
 func TestADigestFileThatIsWrongIsRefusedWithoutShowingIt(t *testing.T) {
 	digest := strings.Repeat("ab", 32)
 	for name, text := range map[string]string{
-		"empty": "# nothing\n", "a key in clear": "central-bank.secret00", "short": "central-bank secret00", "no hex": "central-bank " + strings.Repeat("secret00", 8),
-		"long": "central-bank " + digest + "00", "three fields": "central-bank " + digest + " secret00", "no holder": "bank " + digest,
-		"a path": "../../secret00 " + digest, "too many": strings.Repeat("central-bank "+digest+"\n", perHolderMax+1), "a bank's": "10000001 " + digest,
+		"empty": "# nothing\n", "a key in clear": "central-bank.secret00", "short": "central-bank secret00",
+		"no hex": "central-bank " + strings.Repeat("secret00", 8),
+		"long":   "central-bank " + digest + "00", "three fields": "central-bank " + digest + " secret00",
+		"no holder": "bank " + digest,
+		"a path":    "../../secret00 " + digest,
+		"too many":  strings.Repeat("central-bank "+digest+"\n", perHolderMax+1),
+		"a bank's":  "10000001 " + digest,
 	} {
 		file := filepath.Join(t.TempDir(), "digests")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadCentralBankKeys(file); err == nil || strings.Contains(err.Error(), "secret00") || !strings.Contains(err.Error(), file) {
+		if _, err := ReadCentralBankKeys(file); err == nil || strings.Contains(err.Error(), "secret00") ||
+			!strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

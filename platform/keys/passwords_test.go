@@ -34,7 +34,8 @@ func TestPasswordThatIsNoneIsRefusedAndNotShown(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if password, err := ReadPassword(file); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), file) {
+		if password, err := ReadPassword(file); err == nil || strings.Contains(err.Error(), "secret") ||
+			!strings.Contains(err.Error(), file) {
 			t.Errorf("%q: got %q, %v", text, password, err)
 		}
 	}

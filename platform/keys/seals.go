@@ -34,14 +34,15 @@ type secret struct {
 // first secret of a bank makes its seals; a seal of any of them is genuine.
 func ReadSeals(file string) (Seals, error) {
 	seals := Seals{}
-	return seals, readLines(file, "an ISPB and a secret, 64 hexadecimal digits", func(name string, value [secretBytes]byte) (int, error) {
-		bank, err := pix.ParseISPB(name)
-		if err != nil {
-			return 0, errors.New("it must begin with an ISPB")
-		}
-		seals[bank] = append(seals[bank], secret{hmac.New(sha256.New, value[:]), digestOf(value[:])})
-		return len(seals[bank]), nil
-	})
+	return seals, readLines(file, "an ISPB and a secret, 64 hexadecimal digits",
+		func(name string, value [secretBytes]byte) (int, error) {
+			bank, err := pix.ParseISPB(name)
+			if err != nil {
+				return 0, errors.New("it must begin with an ISPB")
+			}
+			seals[bank] = append(seals[bank], secret{hmac.New(sha256.New, value[:]), digestOf(value[:])})
+			return len(seals[bank]), nil
+		})
 }
 
 // Fingerprints returns the fingerprints of a bank's secrets, that of the first one first.

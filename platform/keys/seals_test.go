@@ -89,7 +89,8 @@ func TestASecretIsReplacedWhileBothAreTaken(t *testing.T) {
 	}
 	message := []byte("an answer")
 	before, after := read(old).Seal("10000001", message), read(next+old).Seal("10000001", message)
-	if both := read(next + old); !both.Genuine("10000001", message, before) || !both.Genuine("10000001", message, after) {
+	if both := read(next + old); !both.Genuine("10000001", message, before) ||
+		!both.Genuine("10000001", message, after) {
 		t.Error("one of the two is not taken")
 	}
 	if read(next).Genuine("10000001", message, before) {
@@ -99,14 +100,17 @@ func TestASecretIsReplacedWhileBothAreTaken(t *testing.T) {
 
 func TestAFileOfSecretsThatIsWrongIsRefusedWithoutShowingIt(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty": "", "short": "10000001 5ec2e7", "no hex": "10000001 " + strings.Repeat("secret00", 8), "no bank": strings.Repeat("5ec2e700", 8),
-		"three": "10000001 5ec2e7 1", "not a bank": "central-bank " + strings.Repeat("5ec2e700", 8), "too many": strings.Repeat("10000001 "+strings.Repeat("5ec2e700", 8)+"\n", perHolderMax+1),
+		"empty": "", "short": "10000001 5ec2e7", "no hex": "10000001 " + strings.Repeat("secret00", 8),
+		"no bank": strings.Repeat("5ec2e700", 8),
+		"three":   "10000001 5ec2e7 1", "not a bank": "central-bank " + strings.Repeat("5ec2e700", 8),
+		"too many": strings.Repeat("10000001 "+strings.Repeat("5ec2e700", 8)+"\n", perHolderMax+1),
 	} {
 		file := filepath.Join(t.TempDir(), "answers")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadSeals(file); err == nil || strings.Contains(err.Error(), "5ec2e7") || strings.Contains(err.Error(), "secret00") || !strings.Contains(err.Error(), file) {
+		if _, err := ReadSeals(file); err == nil || strings.Contains(err.Error(), "5ec2e7") ||
+			strings.Contains(err.Error(), "secret00") || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := MakeSeals(file, []pix.ISPB{"10000001"}); err == nil {

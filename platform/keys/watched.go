@@ -47,7 +47,8 @@ func (w *Watched[T]) look() error {
 		w.away = true
 		return err
 	}
-	same := !w.away && w.seen != nil && os.SameFile(about, w.seen) && about.ModTime().Equal(w.seen.ModTime()) && about.Size() == w.seen.Size()
+	same := !w.away && w.seen != nil && os.SameFile(about, w.seen) && about.ModTime().Equal(w.seen.ModTime()) &&
+		about.Size() == w.seen.Size()
 	w.away, w.seen = false, about // before it is read: a change meanwhile is seen the next time
 	if same {
 		return nil

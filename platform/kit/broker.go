@@ -74,7 +74,8 @@ func (b *Broker) Stop() {
 // Client connects to the broker. Records name their partition. It ends with the test.
 func (b *Broker) Client(options ...kgo.Opt) *kgo.Client {
 	b.t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner())}, options...)...)
+	client, err := kgo.NewClient(
+		append([]kgo.Opt{kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner())}, options...)...)
 	if err != nil {
 		b.t.Fatal(err)
 	}

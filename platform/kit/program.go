@@ -54,7 +54,8 @@ func Start(t testing.TB, env ...string) *Program {
 	t.Helper()
 	p := &Program{t: t, Telemetry: ports.Free(), HTTP: ports.Free(), Exited: make(chan struct{}), log: log{t: t}}
 	p.Process = exec.Command(os.Args[0])
-	p.Process.Env = append(append(os.Environ(), asProgram+"=1", "TELEMETRY_ADDRESS="+p.Telemetry, "HTTP_ADDRESS="+p.HTTP), env...)
+	p.Process.Env = append(append(os.Environ(), asProgram+"=1", "TELEMETRY_ADDRESS="+p.Telemetry,
+		"HTTP_ADDRESS="+p.HTTP), env...)
 	p.Process.Stdout, p.Process.Stderr = &p.log, &p.log
 	p.Process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.Process.Start(); err != nil {
@@ -113,7 +114,8 @@ func (p *Program) AwaitNeed(need string, missed bool) {
 			return false, fmt.Sprint(problems)
 		}
 		problem := problems[need]
-		return (problem != "" && problem != "not reached yet") == missed && (missed || problem == ""), fmt.Sprint(problems)
+		return (problem != "" && problem != "not reached yet") == missed && (missed || problem == ""),
+			fmt.Sprint(problems)
 	})
 }
 

@@ -48,7 +48,8 @@ func (s *S3) URL(prefix string) string {
 // Start starts the server, again after Kill.
 func (s *S3) Start() {
 	s.t.Helper()
-	s.process = exec.Command(os.Getenv("S3_SERVER"), "--port", s.address, "--quiet", "posix", "--sidecar", s.attributes, s.root)
+	s.process = exec.Command(os.Getenv("S3_SERVER"), "--port", s.address, "--quiet", "posix", "--sidecar",
+		s.attributes, s.root)
 	s.process.Env = append(os.Environ(), "ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=test-secret")
 	s.process.Stderr = os.Stderr
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -33,7 +33,8 @@ func TestAccountIDsReadBack(t *testing.T) {
 	}
 }
 
-// The ledger holds the layout forever. It is built here a second time: kind (4 bits), ISPB in base 36 (42), branch (14), number (67).
+// The ledger holds the layout forever. It is built here a second time: kind (4 bits), ISPB in base 36 (42), branch
+// (14), number (67).
 func TestAccountIDLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		account := accounts().Draw(t, "account")
@@ -90,13 +91,15 @@ func TestArithmetic(t *testing.T) {
 		return uint128{rapid.Uint64().Draw(t, "high"), rapid.Uint64().Draw(t, "low")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		a, b, n, digit := values.Draw(t, "a"), values.Draw(t, "b"), rapid.UintRange(0, 127).Draw(t, "n"), rapid.Uint64Range(0, 9).Draw(t, "digit")
+		a, b, n, digit := values.Draw(t, "a"), values.Draw(t, "b"), rapid.UintRange(0, 127).Draw(t, "n"),
+			rapid.Uint64Range(0, 9).Draw(t, "digit")
 		x, y := bigOf(a), bigOf(b)
 		same(t, "<<", a.shiftLeft(n), new(big.Int).Lsh(x, n))
 		same(t, ">>", a.shiftRight(n), new(big.Int).Rsh(x, n))
 		same(t, "|", a.or(b), new(big.Int).Or(x, y))
 		same(t, "+", a.plus(b), new(big.Int).Add(x, y))
-		same(t, "10a+d", a.timesTenPlus(digit), new(big.Int).Add(new(big.Int).Mul(x, big.NewInt(10)), new(big.Int).SetUint64(digit)))
+		same(t, "10a+d", a.timesTenPlus(digit),
+			new(big.Int).Add(new(big.Int).Mul(x, big.NewInt(10)), new(big.Int).SetUint64(digit)))
 		if fromTB(a.toTB()) != a || a.decimal() != x.String() {
 			t.Fatalf("%x reads %s", x, a.decimal())
 		}
@@ -114,8 +117,10 @@ func TestABalanceOfLargeTotals(t *testing.T) {
 			t.Fatalf("%v less %v is %d, and %d the other way; want %d", larger, total, up, down, balance)
 		}
 	})
-	for _, large := range []uint128{{low: 1 << 63}, {low: 1<<64 - 1}, {high: 1}, {high: 1 << 63}, {high: 1<<64 - 1}, {high: 1<<64 - 1, low: 1<<64 - 1}} {
-		if up, down := Less(large.toTB(), tb.Uint128{}), Less(tb.Uint128{}, large.toTB()); up != math.MaxInt64 || down != math.MinInt64 {
+	for _, large := range []uint128{{low: 1 << 63}, {low: 1<<64 - 1}, {high: 1}, {high: 1 << 63}, {high: 1<<64 - 1},
+		{high: 1<<64 - 1, low: 1<<64 - 1}} {
+		if up, down := Less(large.toTB(), tb.Uint128{}),
+			Less(tb.Uint128{}, large.toTB()); up != math.MaxInt64 || down != math.MinInt64 {
 			t.Errorf("%v is %d, and %d the other way", large, up, down)
 		}
 	}
@@ -158,11 +163,13 @@ func TestCentavos(t *testing.T) {
 func TestMarker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		markers := rapid.Custom(func(t *rapid.T) Marker {
-			return Marker{rapid.Uint32().Draw(t, "banks"), rapid.Uint32().Draw(t, "customers"), rapid.Uint64().Draw(t, "deposit"), rapid.Uint64().Draw(t, "reserve")}
+			return Marker{rapid.Uint32().Draw(t, "banks"), rapid.Uint32().Draw(t, "customers"),
+				rapid.Uint64().Draw(t, "deposit"), rapid.Uint64().Draw(t, "reserve")}
 		})
 		a, b := markers.Draw(t, "a"), markers.Draw(t, "b")
 		transfer, account := a.Transfer(), a.Issuance()
-		if MarkerOf(transfer.UserData128, transfer.UserData64) != a || MarkerOf(account.UserData128, account.UserData64) != a {
+		if MarkerOf(transfer.UserData128, transfer.UserData64) != a ||
+			MarkerOf(account.UserData128, account.UserData64) != a {
 			t.Fatalf("%+v does not read back", a)
 		}
 		if err := a.Check(a); err != nil {
@@ -173,7 +180,8 @@ func TestMarker(t *testing.T) {
 		}
 	})
 	err := Marker{6, 5000, 1, 2}.Check(Marker{5, 5000, 1, 3})
-	if want := "SANDBOX_BANKS is 5 there and 6 here, SANDBOX_RESERVE_CENTAVOS is 3 there and 2 here"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "SANDBOX_BANKS is 5 there and 6 here, SANDBOX_RESERVE_CENTAVOS is 3 there and 2 here"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

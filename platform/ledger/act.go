@@ -125,7 +125,8 @@ func CheckActID(id string) error {
 		switch c := id[i]; {
 		case '0' <= c && c <= '9', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', c == '.', c == '_', c == '-':
 		default:
-			return fmt.Errorf("it has %q at position %d: only 0-9, A-Z, a-z, dot, underscore and hyphen are allowed", id[i:i+1], i+1)
+			return fmt.Errorf("it has %q at position %d: only 0-9, A-Z, a-z, dot, underscore and hyphen are allowed",
+				id[i:i+1], i+1)
 		}
 	}
 	return nil
@@ -158,7 +159,8 @@ func (a Act) Validate() error {
 	case a.Centavos != 0:
 		return fmt.Errorf("%s with %d centavos: it moves no money", a.Kind, a.Centavos)
 	}
-	if outflow := a.Kind == DayCapped || a.Kind == NightCapped; outflow && (a.WindowSeconds < WindowSecondsMin || a.WindowSeconds > WindowSecondsMax) {
+	if outflow := a.Kind == DayCapped || a.Kind == NightCapped; outflow &&
+		(a.WindowSeconds < WindowSecondsMin || a.WindowSeconds > WindowSecondsMax) {
 		return fmt.Errorf("window is %d s: it must be %d to %d", a.WindowSeconds, WindowSecondsMin, WindowSecondsMax)
 	} else if !outflow && a.WindowSeconds != 0 {
 		return fmt.Errorf("%s with a window of %d s: it has none", a.Kind, a.WindowSeconds)
@@ -189,7 +191,8 @@ func ActMoneyID(holder, id string) tb.Uint128 { return actID(holder, id, roleMon
 // actID is 124 bits of a SHA-256, and the role. No payment has these roles.
 func actID(holder, id string, role uint64) tb.Uint128 {
 	sum := sha256.Sum256([]byte("liquida act\x00" + holder + "\x00" + id))
-	return uint128{high: binary.BigEndian.Uint64(sum[:8]), low: binary.BigEndian.Uint64(sum[8:16])&^(1<<roleBits-1) | role}.toTB()
+	return uint128{high: binary.BigEndian.Uint64(sum[:8]),
+		low: binary.BigEndian.Uint64(sum[8:16])&^(1<<roleBits-1) | role}.toTB()
 }
 
 // OpeningID returns the id of a PSP's opening: that of the account, as with fundings.
@@ -235,7 +238,8 @@ func (a Act) lowersBooks() bool {
 
 // record returns the record of an act, without its id.
 func (a Act) record() tb.Transfer {
-	record := tb.Transfer{DebitAccountID: RegisterAccount, CreditAccountID: BooksAccount(a.Bank), Ledger: Books, Code: uint16(a.Kind)}
+	record := tb.Transfer{DebitAccountID: RegisterAccount, CreditAccountID: BooksAccount(a.Bank), Ledger: Books,
+		Code: uint16(a.Kind)}
 	if a.lowersBooks() {
 		record.DebitAccountID, record.CreditAccountID = record.CreditAccountID, record.DebitAccountID
 	}
@@ -254,7 +258,8 @@ func (a Act) record() tb.Transfer {
 			record.UserData32 = a.WindowSeconds
 		}
 	case a.Kind.HasDigest():
-		record.UserData128 = uint128{high: binary.BigEndian.Uint64(a.Digest[:8]), low: binary.BigEndian.Uint64(a.Digest[8:16])}.toTB()
+		record.UserData128 = uint128{high: binary.BigEndian.Uint64(a.Digest[:8]),
+			low: binary.BigEndian.Uint64(a.Digest[8:16])}.toTB()
 		record.UserData64 = binary.BigEndian.Uint64(a.Digest[16:])
 	}
 	return record
@@ -304,7 +309,8 @@ func ActOf(record tb.Transfer) (Act, time.Time, error) {
 		return act, at, fmt.Errorf("transfer %s is no act: %w", record.ID, err)
 	}
 	if act.record() != recordOf(record) {
-		return act, at, errors.New("transfer " + record.ID.String() + " is no act: its fields are not those of " + act.Kind.String())
+		return act, at, errors.New(
+			"transfer " + record.ID.String() + " is no act: its fields are not those of " + act.Kind.String())
 	}
 	return act, at, nil
 }

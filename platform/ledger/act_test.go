@@ -55,7 +55,8 @@ func TestActLayout(t *testing.T) {
 		debit, credit byte // of the money: kinds of accounts
 	}{39: {true, 2, 1}, 44: {true, 3, 4}, 38: {false, 1, 2}, 45: {false, 4, 3}}
 	rapid.Check(t, func(t *rapid.T) {
-		act, holder, id := acts().Draw(t, "act"), holders().Draw(t, "holder"), rapid.StringMatching(`[A-Za-z0-9._-]{1,64}`).Draw(t, "id")
+		act, holder, id := acts().Draw(t, "act"), holders().Draw(t, "holder"),
+			rapid.StringMatching(`[A-Za-z0-9._-]{1,64}`).Draw(t, "id")
 		account := func(kind byte) *big.Int { // kind (4 bits), ISPB in base 36 (42), branch (14), number (67)
 			packed := big.NewInt(int64(kind))
 			ispb, _ := new(big.Int).SetString(string(act.Bank), 36)
@@ -79,7 +80,8 @@ func TestActLayout(t *testing.T) {
 		}
 
 		code := uint16(act.Kind)
-		record := tb.Transfer{ID: withRole(10), DebitAccountID: number(account(6)), CreditAccountID: number(account(7)), Ledger: 1, Code: code}
+		record := tb.Transfer{ID: withRole(10), DebitAccountID: number(account(6)), CreditAccountID: number(account(7)),
+			Ledger: 1, Code: code}
 		if act.ByCentralBank {
 			record.UserData32 = 1
 		}
@@ -122,7 +124,8 @@ func TestActLayout(t *testing.T) {
 				t.Fatalf("transfer %d of %+v:\n got %+v\nwant %+v", i, act, got[i], want[i])
 			}
 		}
-		if ActRecordID(holder, id) != withRole(10) || ActMoneyID(holder, id) != withRole(11) || OpeningID(act.Bank) != number(account(7)) {
+		if ActRecordID(holder, id) != withRole(10) || ActMoneyID(holder, id) != withRole(11) ||
+			OpeningID(act.Bank) != number(account(7)) {
 			t.Fatalf("the ids of act %q of %s differ", id, holder)
 		}
 	})
@@ -137,14 +140,17 @@ func TestActsReadBack(t *testing.T) {
 		chain := AppendAct(nil, "central-bank", "a", act)
 		record := chain[len(chain)-1]
 		record.Timestamp = rapid.Uint64Range(1, 1<<60).Draw(t, "timestamp")
-		record.Flags |= tb.TransferFlags{Linked: rapid.Bool().Draw(t, "in a chain"), Imported: rapid.Bool().Draw(t, "imported")}.ToUint16()
+		record.Flags |= tb.TransferFlags{Linked: rapid.Bool().Draw(t, "in a chain"),
+			Imported: rapid.Bool().Draw(t, "imported")}.ToUint16()
 		got, at, err := ActOf(record)
 		if err != nil || got != act || at != time.Unix(0, int64(record.Timestamp)).UTC() {
 			t.Fatalf("%+v reads %+v at %v, %v", act, got, at, err)
 		}
 		// One bit of another value is another act, or none.
 		other := record
-		switch bit := uint(rapid.IntRange(0, 31).Draw(t, "bit")); rapid.SampledFrom([]string{"code", "amount", "128", "64", "32", "ledger", "debit", "credit", "flags", "timeout"}).Draw(t, "field") {
+		switch bit := uint(rapid.IntRange(0, 31).Draw(t, "bit")); rapid.SampledFrom(
+			[]string{"code", "amount", "128", "64", "32", "ledger", "debit", "credit", "flags", "timeout"}).Draw(
+			t, "field") {
 		case "code":
 			other.Code ^= 1 << (bit % 16)
 		case "amount":
@@ -180,7 +186,8 @@ func flip(v tb.Uint128, bit uint) tb.Uint128 {
 
 func TestActIDs(t *testing.T) {
 	for id, wrong := range map[string]string{
-		"": "1 to 64", strings.Repeat("a", 65): "1 to 64", "a b": `" " at position 2`, "a\x00": "position 2", "ä": "position 1", "a/b": `"/"`,
+		"": "1 to 64", strings.Repeat("a", 65): "1 to 64", "a b": `" " at position 2`, "a\x00": "position 2",
+		"ä": "position 1", "a/b": `"/"`,
 	} {
 		if err := CheckActID(id); err == nil || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%q: %v, want %s", id, err, wrong)
@@ -221,7 +228,8 @@ func TestInvalidActs(t *testing.T) {
 		{"amount is -1", Act{Kind: Deposit, Bank: bank, Account: account, Centavos: -1}},
 		{"amount is 1000000000000001", Act{Kind: Withdrawal, Bank: bank, Account: account, Centavos: 1e15 + 1}},
 		{"cap is -1", Act{Kind: PaymentCapped, Bank: bank, ByCentralBank: true, Centavos: -1}},
-		{"cap is 1000000000000001", Act{Kind: NightCapped, Bank: bank, ByCentralBank: true, Centavos: 1e15 + 1, WindowSeconds: 120}},
+		{"cap is 1000000000000001",
+			Act{Kind: NightCapped, Bank: bank, ByCentralBank: true, Centavos: 1e15 + 1, WindowSeconds: 120}},
 		{"window is 119 s", Act{Kind: DayCapped, Bank: bank, ByCentralBank: true, WindowSeconds: 119}},
 		{"window is 86401 s", Act{Kind: DayCapped, Bank: bank, ByCentralBank: true, WindowSeconds: 86401}},
 		{"has none", Act{Kind: PaymentCapped, Bank: bank, ByCentralBank: true, WindowSeconds: 120}},
@@ -252,10 +260,13 @@ func TestAccountsOfTheRegister(t *testing.T) {
 		{RegisterAccount, 6, 1, 0, pix.Account{}, "register", "6 0 0"},
 		{BooksAccount("1000000Z"), 7, 1, 0, pix.Account{ISPB: "1000000Z"}, "books/1000000Z", "7 1000000Z 0"},
 		{AllowanceSourceAccount, 8, 2, 0, pix.Account{}, "allowances", "8 0 0"},
-		{AllowanceAccount("10000001", Day), 9, 2, limit, pix.Account{ISPB: "10000001", Branch: "0000"}, "allowance/10000001/0000", "9 10000001 0"},
-		{AllowanceAccount("10000001", Night), 9, 2, limit, pix.Account{ISPB: "10000001", Branch: "0001"}, "allowance/10000001/0001", "9 10000001 1"},
+		{AllowanceAccount("10000001", Day), 9, 2, limit, pix.Account{ISPB: "10000001", Branch: "0000"},
+			"allowance/10000001/0000", "9 10000001 0"},
+		{AllowanceAccount("10000001", Night), 9, 2, limit, pix.Account{ISPB: "10000001", Branch: "0001"},
+			"allowance/10000001/0001", "9 10000001 1"},
 	} {
-		if got, want := NewAccount(c.id), (tb.Account{ID: c.id, Ledger: c.ledger, Code: uint16(c.kind), Flags: c.flags}); got != want {
+		if got, want := NewAccount(c.id),
+			(tb.Account{ID: c.id, Ledger: c.ledger, Code: uint16(c.kind), Flags: c.flags}); got != want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, want)
 		}
 		if kind, owner := UnpackAccount(c.id); kind != c.kind || owner != c.owner || AccountName(c.id) != c.name {

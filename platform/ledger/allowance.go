@@ -30,11 +30,13 @@ func (w Window) String() string { return [...]string{Day: "day", Night: "night"}
 //
 // The timeout must be longer than that of the other legs. Then leg 4 can be voided with them
 // in one chain as long as they are pending.
-func AppendCap(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, window Window, timeoutSeconds uint32) []tb.Transfer {
+func AppendCap(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, window Window,
+	timeoutSeconds uint32) []tb.Transfer {
 	link(chain)
 	return append(chain, tb.Transfer{
-		ID: IDsOf(id).Pending(capLeg), DebitAccountID: AllowanceAccount(content.Payer.ISPB, window), CreditAccountID: AllowanceSourceAccount,
-		Amount: tb.ToUint128(content.AmountCentavos), UserData128: userData128(id), UserData64: userData64(id),
+		ID: IDsOf(id).Pending(capLeg), DebitAccountID: AllowanceAccount(content.Payer.ISPB, window),
+		CreditAccountID: AllowanceSourceAccount,
+		Amount:          tb.ToUint128(content.AmountCentavos), UserData128: userData128(id), UserData64: userData64(id),
 		Timeout: timeoutSeconds, Ledger: Allowances, Code: CodeLeg4, Flags: tb.TransferFlags{Pending: true}.ToUint16(),
 	})
 }
@@ -116,7 +118,8 @@ func (g Grant) AppendAdjustment(chain []tb.Transfer, capCentavos int64) []tb.Tra
 	}
 	raise.Amount, raise.Flags = tb.ToUint128(1), tb.TransferFlags{Linked: true}.ToUint16()
 	lower := raise
-	lower.ID, lower.DebitAccountID, lower.CreditAccountID = ids.role(roleMoney), raise.CreditAccountID, raise.DebitAccountID
+	lower.ID, lower.DebitAccountID, lower.CreditAccountID = ids.role(roleMoney), raise.CreditAccountID,
+		raise.DebitAccountID
 	lower.Amount, lower.Flags = tb.ToUint128(uint64(excess)+1), tb.TransferFlags{BalancingDebit: true}.ToUint16()
 	return append(chain, raise, lower)
 }
@@ -129,5 +132,6 @@ func (g Grant) versionIDs() PaymentIDs {
 		text = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(text, v.high), v.low)
 	}
 	sum := sha256.Sum256(text)
-	return PaymentIDs{uint128{high: binary.BigEndian.Uint64(sum[:8]), low: binary.BigEndian.Uint64(sum[8:16]) &^ (1<<roleBits - 1)}}
+	return PaymentIDs{uint128{high: binary.BigEndian.Uint64(sum[:8]),
+		low: binary.BigEndian.Uint64(sum[8:16]) &^ (1<<roleBits - 1)}}
 }

@@ -15,7 +15,8 @@ import (
 func TestDayAndNight(t *testing.T) {
 	for text, want := range map[string]Window{
 		"2026-11-23T05:59:59.999-03:00": Night, "2026-11-23T06:00:00-03:00": Day, "2026-11-23T19:59:59.999-03:00": Day,
-		"2026-11-23T20:00:00-03:00": Night, "2026-11-23T09:00:00Z": Day, "2026-11-23T23:00:00Z": Night, "2026-01-15T22:59:59Z": Day,
+		"2026-11-23T20:00:00-03:00": Night, "2026-11-23T09:00:00Z": Day, "2026-11-23T23:00:00Z": Night,
+		"2026-01-15T22:59:59Z": Day,
 	} {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
@@ -36,14 +37,17 @@ func TestLegFour(t *testing.T) {
 		chain := AppendCap(AppendReserve(nil, id, content, 60), id, content, window, 120)
 		leg := chain[len(chain)-1]
 		if want := (tb.Transfer{
-			ID: IDsOf(id).Pending(4), DebitAccountID: AllowanceAccount(content.Payer.ISPB, window), CreditAccountID: AllowanceSourceAccount,
-			Amount: tb.ToUint128(content.AmountCentavos), UserData128: chain[0].UserData128, UserData64: chain[0].UserData64,
-			Timeout: 120, Ledger: 2, Code: 4, Flags: 2,
+			ID: IDsOf(id).Pending(4), DebitAccountID: AllowanceAccount(content.Payer.ISPB, window),
+			CreditAccountID: AllowanceSourceAccount,
+			Amount:          tb.ToUint128(content.AmountCentavos), UserData128: chain[0].UserData128,
+			UserData64: chain[0].UserData64,
+			Timeout:    120, Ledger: 2, Code: 4, Flags: 2,
 		}); leg != want {
 			t.Fatalf("leg 4 is %+v, want %+v", leg, want)
 		}
 		void := AppendCapVoid(AppendVoid(nil, id, content.SameBank(), reason), id, reason)
-		if want := (tb.Transfer{ID: IDsOf(id).Resolution(4), PendingID: leg.ID, UserData32: uint32(reason), Code: 4, Flags: 8}); void[len(void)-1] != want {
+		if want := (tb.Transfer{ID: IDsOf(id).Resolution(4), PendingID: leg.ID, UserData32: uint32(reason), Code: 4,
+			Flags: 8}); void[len(void)-1] != want {
 			t.Fatalf("its void is %+v, want %+v", void[len(void)-1], want)
 		}
 		for name, linked := range map[string][]tb.Transfer{"hold": chain, "void": void} {
@@ -56,8 +60,10 @@ func TestLegFour(t *testing.T) {
 
 		// With leg 4 or without it, it is the same payment.
 		trace := TraceOf(id, chain)
-		if !trace.Capped() || !trace.SameContent(id, content) || trace.NamesAnother(id) || len(trace.Legs()) != len(chain)-1 {
-			t.Fatalf("a payment with leg 4: capped %t, same content %t, %d legs of money", trace.Capped(), trace.SameContent(id, content), len(trace.Legs()))
+		if !trace.Capped() || !trace.SameContent(id, content) || trace.NamesAnother(id) ||
+			len(trace.Legs()) != len(chain)-1 {
+			t.Fatalf("a payment with leg 4: capped %t, same content %t, %d legs of money", trace.Capped(),
+				trace.SameContent(id, content), len(trace.Legs()))
 		}
 		receipt := AppendReceipt(nil, id, content, reason, true)
 		if trace.StrandsCap() || !TraceOf(id, append(chain, receipt...)).StrandsCap() {
@@ -72,10 +78,13 @@ func TestLegFour(t *testing.T) {
 
 func TestAReleaseDoesNotCountForTheReceiptBeforeIt(t *testing.T) {
 	id := pix.EndToEndID([]byte("E1234567820260101000000000000001"))
-	behind := AppendCapRelease(AppendReceipt(nil, id, pix.Content{Payer: pix.Account{ISPB: "12345678"}}, pix.ReasonPayeePSPSilent, true), id, pix.ReasonPayeePSPSilent)
+	behind := AppendCapRelease(
+		AppendReceipt(nil, id, pix.Content{Payer: pix.Account{ISPB: "12345678"}}, pix.ReasonPayeePSPSilent, true), id,
+		pix.ReasonPayeePSPSilent)
 	alone := AppendCapRelease(nil, id, pix.ReasonPayeePSPSilent)
 	for status, harmless := range map[tb.CreateTransferResult]bool{
-		tb.TransferExists: true, tb.TransferExistsWithDifferentUserData32: true, tb.TransferPendingTransferExpired: true,
+		tb.TransferExists: true, tb.TransferExistsWithDifferentUserData32: true,
+		tb.TransferPendingTransferExpired:  true,
 		tb.TransferPendingTransferNotFound: false, tb.TransferPendingTransferAlreadyPosted: false,
 	} {
 		for _, chain := range [][]tb.Transfer{behind, alone} {
@@ -93,7 +102,8 @@ func TestAReleaseDoesNotCountForTheReceiptBeforeIt(t *testing.T) {
 
 func grant(granted, debited, held uint64) Grant {
 	return GrantOf(tb.Account{
-		ID: AllowanceAccount("12345678", Night), CreditsPosted: tb.ToUint128(granted), DebitsPosted: tb.ToUint128(debited), DebitsPending: tb.ToUint128(held),
+		ID: AllowanceAccount("12345678", Night), CreditsPosted: tb.ToUint128(granted),
+		DebitsPosted: tb.ToUint128(debited), DebitsPending: tb.ToUint128(held),
 	})
 }
 
@@ -123,7 +133,8 @@ func TestWhatIsLeftOfACap(t *testing.T) {
 func TestAdjustments(t *testing.T) {
 	base := func(credits, debits uint64) *big.Int {
 		text := []byte("liquida allowance\x00")
-		for _, part := range []*big.Int{bigOf(fromTB(AllowanceAccount("12345678", Night))), new(big.Int).SetUint64(credits), new(big.Int).SetUint64(debits)} {
+		for _, part := range []*big.Int{bigOf(fromTB(AllowanceAccount("12345678", Night))),
+			new(big.Int).SetUint64(credits), new(big.Int).SetUint64(debits)} {
 			text = append(text, part.FillBytes(make([]byte, 16))...)
 		}
 		sum := sha256.Sum256(text)
@@ -137,18 +148,21 @@ func TestAdjustments(t *testing.T) {
 		cap              int64
 		raise, lower     uint64
 	}{
-		{0, 0, 100, 100, 0}, {100, 0, 250, 150, 0}, {130, 30, 100, 1, 1}, {130, 30, 40, 1, 61}, {1 << 62, 1<<62 - 5, 0, 1, 6},
+		{0, 0, 100, 100, 0}, {100, 0, 250, 150, 0}, {130, 30, 100, 1, 1}, {130, 30, 40, 1, 61},
+		{1 << 62, 1<<62 - 5, 0, 1, 6},
 	} {
 		chain := grant(c.granted, c.debited, 0).AppendAdjustment([]tb.Transfer{act}, c.cap)
 		id := func(role int64) string { return new(big.Int).Or(base(c.granted, c.debited), big.NewInt(role)).String() }
 		want := []tb.Transfer{{Flags: 1}, {
-			DebitAccountID: source, CreditAccountID: account, Amount: tb.ToUint128(c.raise), UserData64: uint64(c.cap), Ledger: 2, Code: 51,
+			DebitAccountID: source, CreditAccountID: account, Amount: tb.ToUint128(c.raise), UserData64: uint64(c.cap),
+			Ledger: 2, Code: 51,
 		}}
 		ids := []string{"1", id(10)}
 		if c.lower > 0 {
 			want[1].Flags = 1
 			want = append(want, tb.Transfer{
-				DebitAccountID: account, CreditAccountID: source, Amount: tb.ToUint128(c.lower), UserData64: uint64(c.cap), Ledger: 2, Code: 51, Flags: 16,
+				DebitAccountID: account, CreditAccountID: source, Amount: tb.ToUint128(c.lower),
+				UserData64: uint64(c.cap), Ledger: 2, Code: 51, Flags: 16,
 			})
 			ids = append(ids, id(11))
 		}

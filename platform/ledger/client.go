@@ -35,7 +35,8 @@ func (c Config) Validate() error {
 func Connect(config Config) (tigerbeetle.Client, error) {
 	client, err := tigerbeetle.NewClient(tb.ToUint128(config.ClusterID), config.Addresses)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a TigerBeetle client for TIGERBEETLE_ADDRESSES %v: %w", config.Addresses, err)
+		return nil, fmt.Errorf("cannot make a TigerBeetle client for TIGERBEETLE_ADDRESSES %v: %w",
+			config.Addresses, err)
 	}
 	return client, nil
 }

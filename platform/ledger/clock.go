@@ -34,11 +34,13 @@ type ClockProbe struct {
 // A hold that nobody resolves, and that expires before all others, saves these searches.
 //
 // Its ids stand among those of the payments of this instant. known are looked up with it.
-func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds uint32, known ...tb.Uint128) (ClockProbe, error) {
+func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds uint32,
+	known ...tb.Uint128) (ClockProbe, error) {
 	before := now()
 	id, userData := probeIDs(before)
 	_, err := client.CreateTransfers([]tb.Transfer{{
-		ID: id, UserData128: userData, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount, Ledger: Ledger, Code: CodeClockProbe,
+		ID: id, UserData128: userData, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount,
+		Ledger: Ledger, Code: CodeClockProbe,
 		Flags: tb.TransferFlags{Pending: timeoutSeconds > 0}.ToUint16(), Timeout: timeoutSeconds,
 	}})
 	after := now()

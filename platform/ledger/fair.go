@@ -77,7 +77,8 @@ func (f *fair) next(fits func(*question) bool) (best *holder, first *question) {
 		if len(h.waiting) == 0 || !fits(h.waiting[0]) {
 			continue
 		}
-		if q := h.waiting[0]; best == nil || h.credit > best.credit || h.credit == best.credit && q.number < first.number {
+		if q := h.waiting[0]; best == nil || h.credit > best.credit || h.credit == best.credit &&
+			q.number < first.number {
 			best, first = h, q
 		}
 	}

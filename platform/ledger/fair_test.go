@@ -77,8 +77,13 @@ func TestReadsAreDividedFairlyByCost(t *testing.T) {
 // A query is not kept waiting by look-ups, which share requests with those of others.
 func TestAQueryHasItsTurnAmongLookUps(t *testing.T) {
 	for _, busy := range []bool{false, true} {
-		r := &Reads{config: ReadsConfig{ReadShare: ReadShare{Share: 1, Readers: 1}}, eventsMax: 8189, payments: func() bool { return busy }, label: func(string) string { return "" },
-			fair: fair{at: time.Now(), holders: map[string]*holder{}}, cost: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cost"}, []string{"participant"}), wake: make(chan struct{}, 1)}
+		r := &Reads{config: ReadsConfig{ReadShare: ReadShare{Share: 1, Readers: 1}}, eventsMax: 8189,
+			payments: func() bool {
+				return busy
+			}, label: func(string) string { return "" },
+			fair: fair{at: time.Now(), holders: map[string]*holder{}},
+			cost: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cost"}, []string{"participant"}),
+			wake: make(chan struct{}, 1)}
 		for kind, name := range []string{"transfers", "accounts", "query"} {
 			r.metrics[kind] = newRequestMetrics(prometheus.NewRegistry(), name)
 		}

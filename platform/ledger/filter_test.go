@@ -24,7 +24,8 @@ func TestWhatFiltersIsNeverZero(t *testing.T) {
 		t.Fatalf("%s packs to %d: this test needs one that packs to 0", ispb, ispb.Pack())
 	}
 	for _, id := range []AccountID{
-		IssuanceAccount, RefusalsAccount, RegisterAccount, AllowanceSourceAccount, ReserveAccount(ispb), TransitAccount(ispb), BooksAccount(ispb),
+		IssuanceAccount, RefusalsAccount, RegisterAccount, AllowanceSourceAccount, ReserveAccount(ispb),
+		TransitAccount(ispb), BooksAccount(ispb),
 		AllowanceAccount(ispb, Day), AllowanceAccount(ispb, Night), CustomerAccount(account),
 	} {
 		if id == (tb.Uint128{}) {
@@ -85,7 +86,9 @@ func TestNoQueryFiltersOnWhatMayBeZero(t *testing.T) {
 			if kind.Sel.Name == "AccountFilter" && !slices.Contains(fields, "AccountID") {
 				t.Errorf("%s asks for transfers of no account", path)
 			}
-			if slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, "UserData") }) && !strings.HasSuffix(path, "platform/ledger/return.go") {
+			if slices.ContainsFunc(fields, func(f string) bool {
+				return strings.HasPrefix(f, "UserData")
+			}) && !strings.HasSuffix(path, "platform/ledger/return.go") {
 				t.Errorf("%s filters on %v: a legal id may make user data zero", path, fields)
 			}
 			return true

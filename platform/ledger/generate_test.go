@@ -16,9 +16,11 @@ func ispbs() *rapid.Generator[pix.ISPB] {
 func accounts() *rapid.Generator[pix.Account] {
 	return rapid.Custom(func(t *rapid.T) pix.Account {
 		return pix.Account{
-			ISPB:   ispbs().Draw(t, "ispb"),
-			Branch: rapid.OneOf(rapid.Just("0000"), rapid.Just("9999"), rapid.StringMatching(`[0-9]{4}`)).Draw(t, "branch"),
-			Number: rapid.OneOf(rapid.Just("99999999999999999999"), rapid.StringMatching(`[1-9][0-9]{0,19}`)).Draw(t, "number"),
+			ISPB: ispbs().Draw(t, "ispb"),
+			Branch: rapid.OneOf(rapid.Just("0000"), rapid.Just("9999"),
+				rapid.StringMatching(`[0-9]{4}`)).Draw(t, "branch"),
+			Number: rapid.OneOf(rapid.Just("99999999999999999999"),
+				rapid.StringMatching(`[1-9][0-9]{0,19}`)).Draw(t, "number"),
 		}
 	})
 }
@@ -27,7 +29,9 @@ func endToEndIDs() *rapid.Generator[pix.EndToEndID] {
 	return rapid.Custom(func(t *rapid.T) pix.EndToEndID {
 		minute := rapid.OneOf(rapid.Uint64Range(0, 1<<26-1), rapid.Uint64Range(2_800_000, 2_800_003)).Draw(t, "minute")
 		at := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(minute) * time.Minute)
-		id, err := pix.ParseEndToEndID("E" + string(ispbs().Draw(t, "payer")) + at.Format("200601021504") + rapid.StringMatching(`[0-9A-Za-z]{11}`).Draw(t, "suffix"))
+		id, err := pix.ParseEndToEndID(
+			"E" + string(ispbs().Draw(t, "payer")) + at.Format("200601021504") +
+				rapid.StringMatching(`[0-9A-Za-z]{11}`).Draw(t, "suffix"))
 		if err != nil {
 			t.Fatal(err)
 		}

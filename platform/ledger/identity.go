@@ -40,7 +40,9 @@ func ParseIdentity(text string) (Identity, error) {
 	n, badNumber := strconv.ParseUint(number, 10, 32)
 	s, badSince := strconv.ParseUint(since, 10, 64)
 	if !cut || badNumber != nil || badSince != nil || n == 0 || s == 0 {
-		return Identity{}, fmt.Errorf("%q is no identity of a ledger: it must be %s or NUMBER-NANOSECONDS, as bootstrap and engines print it", text, NoIdentity)
+		return Identity{}, fmt.Errorf(
+			"%q is no identity of a ledger: it must be %s or NUMBER-NANOSECONDS, as bootstrap and engines print it",
+			text, NoIdentity)
 	}
 	return Identity{uint32(n), s}, nil
 }

@@ -67,7 +67,8 @@ func (m Marker) Check(is Marker) error {
 	compare("SANDBOX_DEPOSIT_CENTAVOS", is.DepositCentavos, m.DepositCentavos)
 	compare("SANDBOX_RESERVE_CENTAVOS", is.ReserveCentavos, m.ReserveCentavos)
 	if len(differs) > 0 {
-		return fmt.Errorf("the ledger holds another population: %s; configure the same, or start with an empty ledger", strings.Join(differs, ", "))
+		return fmt.Errorf("the ledger holds another population: %s; configure the same, or start with an empty ledger",
+			strings.Join(differs, ", "))
 	}
 	return nil
 }
@@ -83,8 +84,9 @@ func Rebuilt(lost Identity) tb.Transfer {
 // RebuiltID is the id of the transfer that ends a rebuild. No payment has role 13.
 var RebuiltID = tb.ToUint128(13)
 
-// ToldBegins returns the transfer behind which a rebuild writes again what was reported after the time at which its past
-// ends; ToldEnds the one behind the last of these. They move nothing, and a rebuild of the rebuilt ledger brings both.
+// ToldBegins returns the transfer behind which a rebuild writes again what was reported after the time at which its
+// past ends; ToldEnds the one behind the last of these. They move nothing, and a rebuild of the rebuilt ledger brings
+// both.
 func ToldBegins(pastEnds uint64) tb.Transfer { return nothing(told(pastEnds, 2), CodeTold) }
 
 // ToldEnds returns the transfer that ends what ToldBegins begins.
@@ -102,15 +104,16 @@ func Confirmed() tb.Transfer { return nothing(ConfirmedID, CodeConfirmed) }
 // ConfirmedID is its id: 1 above role 13.
 var ConfirmedID = tb.ToUint128(1<<roleBits | 13)
 
-// Archived returns the transfer that says how the archive of a day ends: the first 192 bits of its hash. The first one of a
-// day stays, so no other archive can be that of this ledger. It moves nothing.
+// Archived returns the transfer that says how the archive of a day ends: the first 192 bits of its hash. The first one
+// of a day stays, so no other archive can be that of this ledger. It moves nothing.
 func Archived(day pix.Day, hash [32]byte) tb.Transfer {
 	transfer := nothing(ArchivedID(day), CodeArchived)
-	transfer.UserData128 = uint128{high: binary.BigEndian.Uint64(hash[:8]), low: binary.BigEndian.Uint64(hash[8:16])}.toTB()
+	transfer.UserData128 = uint128{high: binary.BigEndian.Uint64(hash[:8]),
+		low: binary.BigEndian.Uint64(hash[8:16])}.toTB()
 	transfer.UserData64, transfer.UserData32 = binary.BigEndian.Uint64(hash[16:24]), day.Number()
 	return transfer
 }
 
-// ArchivedID is its id: the number of the day above role 13. The days that share the ids of a rebuild's end were long before
-// the first payment.
+// ArchivedID is its id: the number of the day above role 13. The days that share the ids of a rebuild's end were long
+// before the first payment.
 func ArchivedID(day pix.Day) tb.Uint128 { return tb.ToUint128(uint64(day.Number())<<roleBits | 13) }

@@ -20,7 +20,8 @@ type Origin struct {
 // bits), partition + 1 (32), 15 (4), so it is not the marker's. No payment can have it:
 // role 15 is reserved.
 func OriginID(log uint32, partition int32) tb.Uint128 {
-	return uint128{low: uint64(log)}.shiftLeft(32).or(uint128{low: uint64(partition + 1)}).shiftLeft(roleBits).or(fromTB(MarkerID)).toTB()
+	return uint128{low: uint64(log)}.shiftLeft(32).or(uint128{low: uint64(partition + 1)}).shiftLeft(roleBits).or(
+		fromTB(MarkerID)).toTB()
 }
 
 // GivenUpID returns the id of the transfer that says that a log is given up: that of an
@@ -30,7 +31,8 @@ func GivenUpID(log uint32) tb.Uint128 { return OriginID(log, -1) }
 // Transfer returns the transfer that keeps the origin. It moves nothing.
 func (o Origin) Transfer() tb.Transfer {
 	transfer := nothing(OriginID(o.Log, o.Partition), CodeOrigin)
-	transfer.UserData128 = uint128{high: binary.BigEndian.Uint64(o.Hash[:8]), low: binary.BigEndian.Uint64(o.Hash[8:])}.toTB()
+	transfer.UserData128 = uint128{high: binary.BigEndian.Uint64(o.Hash[:8]),
+		low: binary.BigEndian.Uint64(o.Hash[8:])}.toTB()
 	transfer.UserData64 = uint64(o.Offset)
 	return transfer
 }
@@ -48,5 +50,6 @@ func OriginOf(t tb.Transfer) Origin {
 func GivenUp(log uint32) tb.Transfer { return nothing(GivenUpID(log), CodeGivenUp) }
 
 func nothing(id tb.Uint128, code uint16) tb.Transfer {
-	return tb.Transfer{ID: id, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount, Ledger: Ledger, Code: code}
+	return tb.Transfer{ID: id, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount,
+		Ledger: Ledger, Code: code}
 }

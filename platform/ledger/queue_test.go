@@ -39,8 +39,10 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 					}
 					taken = append(taken, slices.Clone(b.tags))
 					mu.Unlock()
-					if len(b.events) > eventsMax || len(b.tags) != len(b.ends) || len(b.tags) == 0 || b.ends[len(b.ends)-1] != len(b.events) {
-						t.Errorf("request of %d events, at most %d; %d tags, ends %v", len(b.events), eventsMax, len(b.tags), b.ends)
+					if len(b.events) > eventsMax || len(b.tags) != len(b.ends) || len(b.tags) == 0 ||
+						b.ends[len(b.ends)-1] != len(b.events) {
+						t.Errorf("request of %d events, at most %d; %d tags, ends %v", len(b.events), eventsMax,
+							len(b.tags), b.ends)
 					}
 					start := 0
 					for i, tag := range b.tags {
@@ -206,7 +208,8 @@ func TestKeepBack(t *testing.T) {
 			},
 		}
 		w.keepBack(b)
-		if !slices.Equal(b.events, want.events) || !slices.Equal(b.ends, want.ends) || !slices.Equal(b.tags, kept) || !slices.Equal(delivered, unsent) {
+		if !slices.Equal(b.events, want.events) || !slices.Equal(b.ends, want.ends) || !slices.Equal(b.tags, kept) ||
+			!slices.Equal(delivered, unsent) {
 			t.Fatalf("of %v, %v are kept back: the request holds %v, %v, %v", all, delivered, b.tags, b.ends, b.events)
 		}
 	})
@@ -214,7 +217,8 @@ func TestKeepBack(t *testing.T) {
 
 // A failed chain has one real status; the others say linked_event_failed.
 func TestClassify(t *testing.T) {
-	statuses := []tb.CreateTransferResult{tb.TransferExists, tb.TransferExceedsCredits, tb.TransferIDAlreadyFailed, tb.TransferPendingTransferExpired, tb.TransferExistsWithDifferentFlags}
+	statuses := []tb.CreateTransferResult{tb.TransferExists, tb.TransferExceedsCredits, tb.TransferIDAlreadyFailed,
+		tb.TransferPendingTransferExpired, tb.TransferExistsWithDifferentFlags}
 	rapid.Check(t, func(t *rapid.T) {
 		b := &request[int, tb.Transfer]{}
 		var results []tb.TransferEventResult
@@ -232,7 +236,8 @@ func TestClassify(t *testing.T) {
 					result = Result{Status: rapid.SampledFrom(statuses).Draw(t, "status"), Code: code, Index: place}
 					results = append(results, tb.TransferEventResult{Index: index, Result: result.Status})
 				case failing >= 0:
-					results = append(results, tb.TransferEventResult{Index: index, Result: tb.TransferLinkedEventFailed})
+					results = append(results,
+						tb.TransferEventResult{Index: index, Result: tb.TransferLinkedEventFailed})
 				}
 			}
 			b.tags, b.ends, want = append(b.tags, chain), append(b.ends, len(b.events)), append(want, result)

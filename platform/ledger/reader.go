@@ -22,7 +22,8 @@ type Reader[T, O any] struct {
 // NewTransferReader starts a reader of transfers. It calls deliver with the transfers that
 // exist, in the order of their ids; deliver must not block. It calls fail if the client is
 // of no more use.
-func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Transfer), fail func(error)) *Reader[T, tb.Transfer] {
+func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer,
+	deliver func(T, []tb.Transfer), fail func(error)) *Reader[T, tb.Transfer] {
 	r := &Reader[T, tb.Transfer]{
 		lookup: client.LookupTransfers, idOf: func(t *tb.Transfer) tb.Uint128 { return t.ID },
 		deliver: deliver, metrics: newRequestMetrics(registry, "look up transfers"),
@@ -31,7 +32,8 @@ func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, reg
 }
 
 // NewAccountReader starts a reader of accounts, like NewTransferReader.
-func NewAccountReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Account), fail func(error)) *Reader[T, tb.Account] {
+func NewAccountReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer,
+	deliver func(T, []tb.Account), fail func(error)) *Reader[T, tb.Account] {
 	r := &Reader[T, tb.Account]{
 		lookup: client.LookupAccounts, idOf: func(a *tb.Account) tb.Uint128 { return a.ID },
 		deliver: deliver, metrics: newRequestMetrics(registry, "look up accounts"),
@@ -55,7 +57,8 @@ func (r *Reader[T, O]) send(request *request[T, tb.Uint128]) error {
 	started := time.Now()
 	objects, err := r.lookup(request.events)
 	if err != nil {
-		return fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(request.events), err)
+		return fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w",
+			len(request.events), err)
 	}
 	r.metrics.observe(len(request.events), time.Since(started))
 	byID := indexed(objects, r.idOf)

@@ -55,10 +55,11 @@ type Reads struct {
 
 	mu       sync.Mutex
 	fair     fair
-	number   int           // of questions, ever
-	sent     time.Time     // the last request
-	answered time.Time     // the last one that was
-	small    time.Duration // how long small requests take, which do little but wait behind others: nearly the least of late
+	number   int       // of questions, ever
+	sent     time.Time // the last request
+	answered time.Time // the last one that was
+	// how long small requests take, which do little but wait behind others: nearly the least of late
+	small time.Duration
 }
 
 // The kinds of questions. Those of one kind share a request, but for queries.
@@ -98,16 +99,21 @@ const ReadObjects = 256
 
 // NewReads starts to ask. payments reports whether payments wait for the ledger. label is what the metrics call a
 // holder. It calls fail if the client is of no more use.
-func NewReads(client tigerbeetle.Client, config ReadsConfig, batch BatchConfig, payments func() bool, label func(holder string) string, registry prometheus.Registerer, fail func(error)) *Reads {
+func NewReads(client tigerbeetle.Client, config ReadsConfig, batch BatchConfig, payments func() bool,
+	label func(holder string) string, registry prometheus.Registerer, fail func(error)) *Reads {
 	r := &Reads{
-		config: config, eventsMax: batch.EventsMax, pause: batch.Pause, client: client, payments: payments, label: label,
-		fair: fair{at: time.Now(), holders: map[string]*holder{}}, wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		config: config, eventsMax: batch.EventsMax, pause: batch.Pause, client: client, payments: payments,
+		label: label,
+		fair:  fair{at: time.Now(), holders: map[string]*holder{}}, wake: make(chan struct{}, 1),
+		closed: make(chan struct{}),
 		cost: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: "pix_ledger_read_cost_seconds_total",
-			Help: "Time of the ledger that reads of a participant took, as well as it can be measured from here; others: callers without a key."}, []string{"participant"}),
+			Help: "Time of the ledger that reads of a participant took, as well as it can be measured from here; others: callers without a key."},
+			[]string{"participant"}),
 		refused: promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: "pix_ledger_reads_refused_total",
 			Help: "Reads that were refused with 429, because their participant's part of the ledger's time for reads was taken for LEDGER_READ_WAIT_MAX."}),
 	}
-	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_ledger_reads_waiting", Help: "Reads that wait for a request to the ledger."},
+	promauto.With(registry).NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "pix_ledger_reads_waiting", Help: "Reads that wait for a request to the ledger."},
 		func() float64 { return float64(r.waiting()) })
 	for kind, name := range []string{"read transfers", "read accounts", "query"} {
 		r.metrics[kind] = newRequestMetrics(registry, name)
@@ -141,11 +147,13 @@ func (r *Reads) Accounts(ctx context.Context, holder string, ids []tb.Uint128) (
 
 func lookUp[O any](ctx context.Context, r *Reads, kind int, holder string, ids []tb.Uint128) ([]O, error) {
 	result := make(chan []O, 1)
-	return await(ctx, r, r.config.WaitMax, holder, &question{kind: kind, ids: ids, objects: len(ids), answer: result}, result)
+	return await(ctx, r, r.config.WaitMax, holder,
+		&question{kind: kind, ids: ids, objects: len(ids), answer: result}, result)
 }
 
 // Query makes a request of its own that finds at most so many objects. patient waits for its turn until ctx ends.
-func Query[O any](ctx context.Context, r *Reads, holder string, objects int, patient bool, ask func(tigerbeetle.Client) ([]O, error)) ([]O, error) {
+func Query[O any](ctx context.Context, r *Reads, holder string, objects int, patient bool,
+	ask func(tigerbeetle.Client) ([]O, error)) ([]O, error) {
 	result := make(chan []O, 1)
 	q := &question{kind: query, objects: objects}
 	q.send = func() error {
@@ -166,7 +174,8 @@ func Query[O any](ctx context.Context, r *Reads, holder string, objects int, pat
 // await returns the answer. A question that is not sent within waitMax is withdrawn, unless the ledger answers
 // nobody: then it waits until ctx ends. Some are withdrawn from half of waitMax on, or callers that began together
 // would all be refused and ask again in the same instant.
-func await[O any](ctx context.Context, r *Reads, waitMax time.Duration, holder string, q *question, result <-chan []O) ([]O, error) {
+func await[O any](ctx context.Context, r *Reads, waitMax time.Duration, holder string, q *question,
+	result <-chan []O) ([]O, error) {
 	r.put(holder, q)
 	var late <-chan time.Time
 	if waitMax > 0 {
@@ -336,7 +345,8 @@ func lookUps[O any](ask func([]tb.Uint128) ([]O, error), idOf func(*O) tb.Uint12
 		}
 		objects, err := ask(ids)
 		if err != nil {
-			return errors.Join(fmt.Errorf("a look-up of %d ids (LEDGER_LOOKUP_IDS_MAX must not exceed the server's limit)", len(ids)), err)
+			return errors.Join(fmt.Errorf(
+				"a look-up of %d ids (LEDGER_LOOKUP_IDS_MAX must not exceed the server's limit)", len(ids)), err)
 		}
 		byID := indexed(objects, idOf)
 		for _, q := range batch {

@@ -43,11 +43,14 @@ func Backwards(payment pix.Content, amountCentavos uint64) pix.Content {
 
 // AppendReturnReserve appends phase 1 of a return in a slot: the legs of the payment
 // backwards, with the RtrId and the reason of the return.
-func AppendReturnReserve(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, payment pix.Content, timeoutSeconds uint32) []tb.Transfer {
-	return appendHold(chain, ReturnIDs(content.Original, slot), Backwards(payment, content.AmountCentavos), CodeReturnLeg1, tb.Transfer{
-		UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)), UserData32: uint32(content.Reason),
-		Timeout: timeoutSeconds,
-	})
+func AppendReturnReserve(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, payment pix.Content,
+	timeoutSeconds uint32) []tb.Transfer {
+	return appendHold(chain, ReturnIDs(content.Original, slot), Backwards(payment, content.AmountCentavos),
+		CodeReturnLeg1, tb.Transfer{
+			UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)),
+			UserData32: uint32(content.Reason),
+			Timeout:    timeoutSeconds,
+		})
 }
 
 // ReturnedMark returns the id of the mark of a payment for which returns were held. Without
@@ -59,8 +62,9 @@ func ReturnedMark(original pix.EndToEndID) tb.Uint128 { return IDsOf(original).r
 // the mark is there from the instant at which the first return is held, and may exist already.
 func AppendReturnedMark(chain []tb.Transfer, original pix.EndToEndID) []tb.Transfer {
 	return append(chain, tb.Transfer{
-		ID: ReturnedMark(original), DebitAccountID: TransitAccount(original.Payer()), CreditAccountID: ReserveAccount(original.Payer()),
-		UserData128: userData128(original), UserData64: userData64(original), Ledger: Ledger, Code: CodeReturned,
+		ID: ReturnedMark(original), DebitAccountID: TransitAccount(original.Payer()),
+		CreditAccountID: ReserveAccount(original.Payer()),
+		UserData128:     userData128(original), UserData64: userData64(original), Ledger: Ledger, Code: CodeReturned,
 	})
 }
 
@@ -86,26 +90,32 @@ func IsMark(t *tb.Transfer) bool { return t.Code == CodeReturned || t.Code == Co
 
 // AppendReturnPost appends phase 2 of an accepted return: its verdict, then every leg
 // posted. The chain is atomic, so nothing is posted if there is another verdict.
-func AppendReturnPost(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool) []tb.Transfer {
+func AppendReturnPost(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int,
+	sameBank bool) []tb.Transfer {
 	chain = appendReturnVerdict(chain, id, content, pix.ReasonNone, true, true)
-	return appendResolution(chain, ReturnIDs(content.Original, slot), sameBank, tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)
+	return appendResolution(chain, ReturnIDs(content.Original, slot), sameBank,
+		tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)
 }
 
 // AppendReturnVoid appends phase 2 of a rejected return: its verdict, then every leg voided.
-func AppendReturnVoid(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool, reason pix.Reason) []tb.Transfer {
+func AppendReturnVoid(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool,
+	reason pix.Reason) []tb.Transfer {
 	chain = appendReturnVerdict(chain, id, content, reason, true, true)
-	return appendResolution(chain, ReturnIDs(content.Original, slot), sameBank, tb.TransferFlags{VoidPendingTransfer: true}, tb.Uint128{}, reason)
+	return appendResolution(chain, ReturnIDs(content.Original, slot), sameBank,
+		tb.TransferFlags{VoidPendingTransfer: true}, tb.Uint128{}, reason)
 }
 
 // AppendReturnReceipt appends the receipt of a refused return: its verdict alone. With
 // payerKnown its accounts are those of the original's payer PSP, which must exist.
-func AppendReturnReceipt(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, reason pix.Reason, payerKnown bool) []tb.Transfer {
+func AppendReturnReceipt(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, reason pix.Reason,
+	payerKnown bool) []tb.Transfer {
 	return appendReturnVerdict(chain, id, content, reason, payerKnown, false)
 }
 
 // appendReturnVerdict appends a transfer of zero that names the original: its minute and
 // suffix in user_data_128, its PSP in the accounts. A settled return has ReasonNone.
-func appendReturnVerdict(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, reason pix.Reason, payerKnown, linked bool) []tb.Transfer {
+func appendReturnVerdict(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, reason pix.Reason, payerKnown,
+	linked bool) []tb.Transfer {
 	debit, credit := IssuanceAccount, RefusalsAccount
 	if payerKnown {
 		debit, credit = TransitAccount(content.Original.Payer()), ReserveAccount(content.Original.Payer())
@@ -194,7 +204,8 @@ func (t *ReturnTrace) SameContent() bool {
 		return t.own.UserData128 == userData128(t.content.Original) && t.own.UserData64 == t.content.Hash()
 	}
 	slot, held := t.Slot()
-	return held && fromTB(t.slots[slot].Amount) == uint128{low: t.content.AmountCentavos} && t.slots[slot].UserData32 == uint32(t.content.Reason)
+	return held && fromTB(t.slots[slot].Amount) == uint128{low: t.content.AmountCentavos} &&
+		t.slots[slot].UserData32 == uint32(t.content.Reason)
 }
 
 // Holds reports whether the return's verdict is of a content, by its digest.
@@ -257,7 +268,8 @@ const returnLegsMax = 64
 
 // ReturnLegs returns the query for all legs under an RtrId, of all originals.
 func ReturnLegs(id pix.ReturnID) tb.QueryFilter {
-	return tb.QueryFilter{UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)), Ledger: Ledger, Limit: returnLegsMax}
+	return tb.QueryFilter{UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)),
+		Ledger: Ledger, Limit: returnLegsMax}
 }
 
 // HeldReturn is the hold of a return, in force or not.
@@ -278,7 +290,8 @@ func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 		}
 		if len(verdict) > 0 {
 			original, known := OriginalOf(verdict[0])
-			content := pix.ReturnContent{Original: original, AmountCentavos: uint64(Centavos(first.Amount)), Reason: pix.Reason(first.UserData32)}
+			content := pix.ReturnContent{Original: original, AmountCentavos: uint64(Centavos(first.Amount)),
+				Reason: pix.Reason(first.UserData32)}
 			if !known || content.Hash() != verdict[0].UserData64 {
 				continue
 			}
@@ -295,8 +308,9 @@ func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 				Posted: slices.ContainsFunc(legs, func(leg tb.Transfer) bool {
 					return leg.PendingID == first.ID && leg.TransferFlags().PostPendingTransfer
 				}),
-				Content: pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(Centavos(first.Amount))}, Reason: pix.Reason(first.UserData32),
-				At: timeOf(first), ExpiresAt: timeOf(first).Add(time.Duration(first.Timeout) * time.Second),
+				Content: pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(Centavos(first.Amount))},
+				Reason:  pix.Reason(first.UserData32),
+				At:      timeOf(first), ExpiresAt: timeOf(first).Add(time.Duration(first.Timeout) * time.Second),
 			}, true
 		}
 	}
@@ -327,9 +341,11 @@ func (t *ReturnTrace) Left(verdicts []tb.Transfer) uint64 {
 		if leg == nil || t.isOf(leg) {
 			continue
 		}
-		held := pix.ReturnContent{Original: t.content.Original, AmountCentavos: uint64(Centavos(leg.Amount)), Reason: pix.Reason(leg.UserData32)}
+		held := pix.ReturnContent{Original: t.content.Original, AmountCentavos: uint64(Centavos(leg.Amount)),
+			Reason: pix.Reason(leg.UserData32)}
 		if id, err := ReturnIDOf(*leg); err == nil {
-			if verdict := byID[ReturnVerdict(id)]; verdict != nil && (verdict.UserData32 != 0 || verdict.UserData64 != held.Hash()) {
+			if verdict := byID[ReturnVerdict(id)]; verdict != nil &&
+				(verdict.UserData32 != 0 || verdict.UserData64 != held.Hash()) {
 				continue
 			}
 		}
@@ -391,7 +407,8 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 		}
 		taken := slices.Contains(verdicts, ReturnVerdict(id)) // by a lower slot: see NamesAnother
 		verdicts = append(verdicts, ReturnVerdict(id))
-		r := SlotReturn{ID: id, AmountCentavos: Centavos(leg.Amount), Reason: pix.Reason(leg.UserData32), At: timeOf(leg)}
+		r := SlotReturn{ID: id, AmountCentavos: Centavos(leg.Amount), Reason: pix.Reason(leg.UserData32),
+			At: timeOf(leg)}
 		r.ExpiresAt = r.At.Add(time.Duration(leg.Timeout) * time.Second)
 		if verdict := byID[ReturnVerdict(id)]; verdict != nil {
 			r.Decided, r.Verdict = true, ReturnVerdictOf(*verdict)

@@ -25,8 +25,9 @@ func returnIDs() *rapid.Generator[pix.ReturnID] {
 func returnContents() *rapid.Generator[pix.ReturnContent] {
 	return rapid.Custom(func(t *rapid.T) pix.ReturnContent {
 		return pix.ReturnContent{
-			Original: endToEndIDs().Draw(t, "original"), AmountCentavos: rapid.Uint64Range(1, 1<<63-1).Draw(t, "amount"),
-			Reason: rapid.SampledFrom(pix.ReturnReasons).Draw(t, "reason"),
+			Original:       endToEndIDs().Draw(t, "original"),
+			AmountCentavos: rapid.Uint64Range(1, 1<<63-1).Draw(t, "amount"),
+			Reason:         rapid.SampledFrom(pix.ReturnReasons).Draw(t, "reason"),
 		}
 	})
 }
@@ -79,7 +80,8 @@ func TestReturnIDsAreNobodyElses(t *testing.T) {
 
 func TestReturnChains(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		id, content, payment := returnIDs().Draw(t, "return"), returnContents().Draw(t, "content"), contents().Draw(t, "payment")
+		id, content, payment := returnIDs().Draw(t, "return"), returnContents().Draw(t, "content"),
+			contents().Draw(t, "payment")
 		slot, rejection := rapid.IntRange(0, ReturnSlots-1).Draw(t, "slot"), pix.ReasonPayeeBlocked
 		ids := ReturnIDs(content.Original, slot)
 		legs := []int{1, 2, 3}
@@ -88,9 +90,12 @@ func TestReturnChains(t *testing.T) {
 		}
 		reserve := AppendReturnReserve(nil, id, content, slot, payment, 60)
 		// The legs of a payment from the payee to the payer.
-		forwards := AppendReserve(nil, content.Original, pix.Content{Payer: payment.Payee, Payee: payment.Payer, AmountCentavos: content.AmountCentavos}, 60)
-		mark := tb.Transfer{DebitAccountID: TransitAccount(content.Original.Payer()), CreditAccountID: ReserveAccount(content.Original.Payer()),
-			UserData128: userData128(content.Original), UserData64: userData64(content.Original), Ledger: 986, Code: 18}
+		forwards := AppendReserve(nil, content.Original,
+			pix.Content{Payer: payment.Payee, Payee: payment.Payer, AmountCentavos: content.AmountCentavos}, 60)
+		mark := tb.Transfer{DebitAccountID: TransitAccount(content.Original.Payer()),
+			CreditAccountID: ReserveAccount(content.Original.Payer()),
+			UserData128:     userData128(content.Original), UserData64: userData64(content.Original),
+			Ledger: 986, Code: 18}
 		id128 := fromTB(IDsOf(content.Original).Pending(1))
 		id128.low += 8
 		if mark.ID = id128.toTB(); AppendReturnedMark(nil, content.Original)[0] != mark {
@@ -103,7 +108,8 @@ func TestReturnChains(t *testing.T) {
 		if got := AppendBurntMarks(nil, content.Original, BurntSlots(0).Add(slot)); len(got) != 1 || got[0] != mark {
 			t.Fatalf("mark of a burnt slot: got %+v, want %+v", got, mark)
 		}
-		post, void := AppendReturnPost(nil, id, content, slot, payment.SameBank()), AppendReturnVoid(nil, id, content, slot, payment.SameBank(), rejection)
+		post, void := AppendReturnPost(nil, id, content, slot, payment.SameBank()),
+			AppendReturnVoid(nil, id, content, slot, payment.SameBank(), rejection)
 		if len(reserve) != len(legs) || len(post) != 1+len(legs) || len(void) != 1+len(legs) {
 			t.Fatalf("%d legs, %d in the post, %d in the void", len(reserve), len(post), len(void))
 		}
@@ -129,8 +135,10 @@ func TestReturnChains(t *testing.T) {
 		}
 		psp := content.Original.Payer()
 		verdict := tb.Transfer{
-			ID: IDsOf(pix.EndToEndID(id)).Verdict(), DebitAccountID: TransitAccount(psp), CreditAccountID: ReserveAccount(psp),
-			UserData128: userData128(content.Original), UserData64: content.Hash(), Ledger: 986, Code: 17, Flags: tb.TransferFlags{Linked: true}.ToUint16(),
+			ID: IDsOf(pix.EndToEndID(id)).Verdict(), DebitAccountID: TransitAccount(psp),
+			CreditAccountID: ReserveAccount(psp),
+			UserData128:     userData128(content.Original), UserData64: content.Hash(), Ledger: 986, Code: 17,
+			Flags: tb.TransferFlags{Linked: true}.ToUint16(),
 		}
 		if post[0] != verdict {
 			t.Fatalf("verdict: got %+v, want %+v", post[0], verdict)
@@ -140,11 +148,13 @@ func TestReturnChains(t *testing.T) {
 			t.Fatalf("verdict: got %+v, want %+v", void[0], verdict)
 		}
 		verdict.Flags = 0
-		if receipt := AppendReturnReceipt(nil, id, content, rejection, true); len(receipt) != 1 || receipt[0] != verdict {
+		if receipt := AppendReturnReceipt(nil, id, content, rejection, true); len(receipt) != 1 ||
+			receipt[0] != verdict {
 			t.Fatalf("receipt: got %+v, want %+v", receipt, verdict)
 		}
 		verdict.DebitAccountID, verdict.CreditAccountID = IssuanceAccount, RefusalsAccount
-		if receipt := AppendReturnReceipt(nil, id, content, rejection, false); len(receipt) != 1 || receipt[0] != verdict {
+		if receipt := AppendReturnReceipt(nil, id, content, rejection, false); len(receipt) != 1 ||
+			receipt[0] != verdict {
 			t.Fatalf("receipt: got %+v, want %+v", receipt, verdict)
 		}
 	})
@@ -168,8 +178,11 @@ func TestLeftAndSlots(t *testing.T) {
 				continue
 			}
 			taken[other] = true
-			held := pix.ReturnContent{Original: content.Original, AmountCentavos: rapid.Uint64Range(1, 100).Draw(t, "held"), Reason: pix.ReturnReasons[0]}
-			state := rapid.SampledFrom([]string{"held", "posted", "voided", "refused", "of another content", "burnt", "marked as burnt", "mine", "free"}).Draw(t, "state")
+			held := pix.ReturnContent{Original: content.Original,
+				AmountCentavos: rapid.Uint64Range(1, 100).Draw(t, "held"), Reason: pix.ReturnReasons[0]}
+			state := rapid.SampledFrom(
+				[]string{"held", "posted", "voided", "refused", "of another content", "burnt", "marked as burnt",
+					"mine", "free"}).Draw(t, "state")
 			if state == "mine" && mine >= 0 || state == "free" && firstFree >= 0 {
 				state = "burnt"
 			}
@@ -228,7 +241,8 @@ func TestLeftAndSlots(t *testing.T) {
 			}
 		}
 		slot, free := trace.FreeSlot(burnt)
-		if firstFree >= 0 && slot != firstFree || !free || trace.slots[slot] != nil || (burnt|marked)&(1<<slot) != 0 || trace.Burnt() != marked {
+		if firstFree >= 0 && slot != firstFree || !free || trace.slots[slot] != nil || (burnt|marked)&(1<<slot) != 0 ||
+			trace.Burnt() != marked {
 			t.Fatalf("free is %d, %t; want %d", slot, free, firstFree)
 		}
 		for _, verdict := range verdicts {
@@ -256,7 +270,8 @@ func TestNoSlotIsFree(t *testing.T) {
 
 func TestSameContentOfAReturn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		id, content, payment := returnIDs().Draw(t, "return"), returnContents().Draw(t, "content"), contents().Draw(t, "payment")
+		id, content, payment := returnIDs().Draw(t, "return"), returnContents().Draw(t, "content"),
+			contents().Draw(t, "payment")
 		other := content
 		switch rapid.IntRange(0, 2).Draw(t, "differing") {
 		case 0:
@@ -290,7 +305,8 @@ func TestAReturnWhoseVerdictIsOfAnother(t *testing.T) {
 		if first == second || payment.Payer.ISPB == payment.Payee.ISPB {
 			t.Skip()
 		}
-		low, high := AppendReturnReserve(nil, first, content, 3, payment, 60), AppendReturnReserve(nil, second, content, 4, payment, 60)
+		low, high := AppendReturnReserve(nil, first, content, 3, payment, 60),
+			AppendReturnReserve(nil, second, content, 4, payment, 60)
 		namesAnother := func(id pix.ReturnID, found ...[]tb.Transfer) bool {
 			trace := ReturnTraceOf(id, content, slices.Concat(found...))
 			return trace.NamesAnother()
@@ -298,7 +314,8 @@ func TestAReturnWhoseVerdictIsOfAnother(t *testing.T) {
 		if namesAnother(second, low) || namesAnother(second, low, high) || namesAnother(first) {
 			t.Fatal("two returns of one payment are taken for one")
 		}
-		settled, refused := AppendReturnPost(nil, second, content, 4, false)[:1], AppendReturnReceipt(nil, second, content, pix.ReasonReturnExceeds, true)
+		settled, refused := AppendReturnPost(nil, second, content, 4, false)[:1],
+			AppendReturnReceipt(nil, second, content, pix.ReasonReturnExceeds, true)
 		if namesAnother(second, low, high, settled) || namesAnother(second, low, refused) {
 			t.Fatal("its own verdict is taken for another's")
 		}
@@ -311,7 +328,8 @@ func TestAReturnWhoseVerdictIsOfAnother(t *testing.T) {
 			t.Fatal("other content is a conflict, not another id")
 		}
 		verdictOf = func(pix.ReturnID) tb.Uint128 { return tb.ToUint128(1) } // they collide
-		if !namesAnother(second, low) || !namesAnother(second, low, high) || namesAnother(first, low, high) || namesAnother(second, high) {
+		if !namesAnother(second, low) || !namesAnother(second, low, high) || namesAnother(first, low, high) ||
+			namesAnother(second, high) {
 			t.Fatal("the lower slot has the verdict")
 		}
 	})

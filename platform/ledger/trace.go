@@ -79,7 +79,8 @@ func (t Trace) Content() (pix.Content, bool) {
 	}
 	payerKind, payer := UnpackAccount(t.legs[0].DebitAccountID)
 	payeeKind, payee := UnpackAccount(t.legs[2].CreditAccountID)
-	return pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(t.AmountCentavos())}, payerKind == Customer && payeeKind == Customer
+	return pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(t.AmountCentavos())},
+		payerKind == Customer && payeeKind == Customer
 }
 
 // Capped reports whether leg 4 is in the ledger.
@@ -137,7 +138,8 @@ func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
 		if (leg == nil) != (want == nil) {
 			return false
 		}
-		if leg != nil && (leg.DebitAccountID != want.DebitAccountID || leg.CreditAccountID != want.CreditAccountID || leg.Amount != want.Amount) {
+		if leg != nil && (leg.DebitAccountID != want.DebitAccountID || leg.CreditAccountID != want.CreditAccountID ||
+			leg.Amount != want.Amount) {
 			return false
 		}
 	}

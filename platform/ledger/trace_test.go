@@ -110,15 +110,18 @@ func TestSameContentOfAReceipt(t *testing.T) {
 // there first.
 func TestTransfersThatNameAnotherPayment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		id, another, content := endToEndIDs().Draw(t, "id"), endToEndIDs().Draw(t, "another"), contents().Draw(t, "content")
+		id, another, content := endToEndIDs().Draw(t, "id"), endToEndIDs().Draw(t, "another"),
+			contents().Draw(t, "content")
 		forge := func(transfer *tb.Transfer, receipt bool) {
 			transfer.UserData128 = userData128(another)
 			if !receipt {
 				transfer.UserData64 = userData64(another)
 			}
 		}
-		reserve, receipt := AppendReserve(nil, id, content, 60), AppendReceipt(nil, id, content, pix.ReasonPayerShort, true)
-		if TraceOf(id, reserve).NamesAnother(id) || TraceOf(id, receipt).NamesAnother(id) || TraceOf(id, nil).NamesAnother(id) {
+		reserve, receipt := AppendReserve(nil, id, content, 60),
+			AppendReceipt(nil, id, content, pix.ReasonPayerShort, true)
+		if TraceOf(id, reserve).NamesAnother(id) || TraceOf(id, receipt).NamesAnother(id) ||
+			TraceOf(id, nil).NamesAnother(id) {
 			t.Fatal("the payment's own transfers do not name it")
 		}
 		i := rapid.IntRange(0, len(reserve)-1).Draw(t, "leg")
@@ -147,7 +150,8 @@ func TestTraceOfNothing(t *testing.T) {
 		if id == another {
 			t.Skip()
 		}
-		trace := TraceOf(id, append(AppendReserve(nil, another, content, 60), AppendPost(nil, another, content.SameBank())...))
+		trace := TraceOf(id, append(AppendReserve(nil, another, content, 60),
+			AppendPost(nil, another, content.SameBank())...))
 		if _, ok := trace.Verdict(); ok || trace.Held() || trace.SameContent(id, content) {
 			t.Fatalf("%s was found in %s", id, another)
 		}
@@ -159,7 +163,8 @@ func TestVerdicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := pix.Content{Payer: pix.Account{ISPB: "12345678", Branch: "0001", Number: "1"}, Payee: pix.Account{ISPB: "87654321", Branch: "0001", Number: "1"}, AmountCentavos: 5}
+	content := pix.Content{Payer: pix.Account{ISPB: "12345678", Branch: "0001", Number: "1"},
+		Payee: pix.Account{ISPB: "87654321", Branch: "0001", Number: "1"}, AmountCentavos: 5}
 	silent := pix.ReasonPayeePSPSilent
 	const ledgerTime = 1_748_779_200_123_456_789
 	for _, c := range []struct {

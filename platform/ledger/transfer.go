@@ -137,12 +137,14 @@ func AppendReserve(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, 
 }
 
 // appendHold appends the legs that move a content. hold has the fields that all legs share.
-func appendHold(chain []tb.Transfer, ids PaymentIDs, content pix.Content, codeOfLeg1 uint16, hold tb.Transfer) []tb.Transfer {
+func appendHold(chain []tb.Transfer, ids PaymentIDs, content pix.Content, codeOfLeg1 uint16,
+	hold tb.Transfer) []tb.Transfer {
 	payerTransit := TransitAccount(content.Payer.ISPB)
 	payeeTransit := payerTransit
 	hold.Amount, hold.Ledger = tb.ToUint128(content.AmountCentavos), Ledger
 	leg := func(leg int, debit, credit AccountID) {
-		hold.ID, hold.Code, hold.DebitAccountID, hold.CreditAccountID = ids.Pending(leg), codeOfLeg1+uint16(leg-1), debit, credit
+		hold.ID, hold.Code, hold.DebitAccountID, hold.CreditAccountID = ids.Pending(leg), codeOfLeg1+uint16(leg-1),
+			debit, credit
 		hold.Flags = tb.TransferFlags{Pending: true, Linked: leg != 3}.ToUint16()
 		chain = append(chain, hold)
 	}
@@ -160,15 +162,18 @@ var wholeAmount = uint128{high: 1<<64 - 1, low: 1<<64 - 1}.toTB()
 
 // AppendPost appends phase 2 of an accepted payment: every leg posted in full.
 func AppendPost(chain []tb.Transfer, id pix.EndToEndID, sameBank bool) []tb.Transfer {
-	return appendResolution(chain, IDsOf(id), sameBank, tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)
+	return appendResolution(chain, IDsOf(id), sameBank, tb.TransferFlags{PostPendingTransfer: true}, wholeAmount,
+		pix.ReasonNone)
 }
 
 // AppendVoid appends phase 2 of a rejected payment: every leg voided, with the reason.
 func AppendVoid(chain []tb.Transfer, id pix.EndToEndID, sameBank bool, reason pix.Reason) []tb.Transfer {
-	return appendResolution(chain, IDsOf(id), sameBank, tb.TransferFlags{VoidPendingTransfer: true}, tb.Uint128{}, reason)
+	return appendResolution(chain, IDsOf(id), sameBank, tb.TransferFlags{VoidPendingTransfer: true},
+		tb.Uint128{}, reason)
 }
 
-func appendResolution(chain []tb.Transfer, ids PaymentIDs, sameBank bool, flags tb.TransferFlags, amount tb.Uint128, reason pix.Reason) []tb.Transfer {
+func appendResolution(chain []tb.Transfer, ids PaymentIDs, sameBank bool, flags tb.TransferFlags, amount tb.Uint128,
+	reason pix.Reason) []tb.Transfer {
 	for leg := 1; leg <= 3; leg++ {
 		if leg == 2 && sameBank {
 			continue
@@ -185,7 +190,8 @@ func appendResolution(chain []tb.Transfer, ids PaymentIDs, sameBank bool, flags 
 // AppendReceipt appends the receipt of a refused payment: one transfer of zero under the
 // verdict id, with the reason and the hash of the content. With payerKnown its accounts
 // are the payer PSP's transit and reserve, which must exist.
-func AppendReceipt(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, reason pix.Reason, payerKnown bool) []tb.Transfer {
+func AppendReceipt(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, reason pix.Reason,
+	payerKnown bool) []tb.Transfer {
 	debit, credit := IssuanceAccount, RefusalsAccount
 	if payerKnown {
 		debit, credit = TransitAccount(content.Payer.ISPB), ReserveAccount(content.Payer.ISPB)

@@ -16,7 +16,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// The ledger holds the layout forever. It is built here a second time: minute (26 bits), 5 suffix characters in base 62 (30), SHA-256 (68), role (4).
+// The ledger holds the layout forever. It is built here a second time: minute (26 bits), 5 suffix characters in base 62
+// (30), SHA-256 (68), role (4).
 func TestTransferIDLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := endToEndIDs().Draw(t, "id")
@@ -125,7 +126,8 @@ func TestForeignUserDataNamesNoPayment(t *testing.T) {
 		}
 		id, err := EndToEndIDOf(transfer)
 		if err == nil && (userData128(id) != transfer.UserData128 || userData64(id) != transfer.UserData64) {
-			t.Fatalf("%s, %x reads %s, which is kept as %s, %x", transfer.UserData128, transfer.UserData64, id, userData128(id), userData64(id))
+			t.Fatalf("%s, %x reads %s, which is kept as %s, %x", transfer.UserData128, transfer.UserData64, id,
+				userData128(id), userData64(id))
 		}
 	})
 }
@@ -149,10 +151,12 @@ func TestChains(t *testing.T) {
 		}
 		for i, leg := range legs {
 			linked := i < len(legs)-1 // a linked last transfer would leave the chain open
-			debit, credit := [...]AccountID{CustomerAccount(payer), ReserveAccount(payer.ISPB), TransitAccount(payee.ISPB)}[leg-1],
+			debit, credit := [...]AccountID{CustomerAccount(payer), ReserveAccount(payer.ISPB),
+				TransitAccount(payee.ISPB)}[leg-1],
 				[...]AccountID{TransitAccount(payer.ISPB), ReserveAccount(payee.ISPB), CustomerAccount(payee)}[leg-1]
 			if want := (tb.Transfer{
-				ID: ids.Pending(leg), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(content.AmountCentavos),
+				ID: ids.Pending(leg), DebitAccountID: debit, CreditAccountID: credit,
+				Amount:      tb.ToUint128(content.AmountCentavos),
 				UserData128: userData128(id), UserData64: userData64(id), Timeout: 60, Ledger: 986, Code: uint16(leg),
 				Flags: tb.TransferFlags{Pending: true, Linked: linked}.ToUint16(),
 			}); reserve[i] != want {
@@ -190,7 +194,8 @@ func TestChains(t *testing.T) {
 // A single id of another place in each of the ledger's tables makes all of them overlap.
 func TestAProbeStandsAmongThePaymentsOfItsInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		at := time.Unix(rapid.Int64Range(1_600_000_000, 4_000_000_000).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanosecond"))
+		at := time.Unix(rapid.Int64Range(1_600_000_000, 4_000_000_000).Draw(t, "second"),
+			rapid.Int64Range(0, 999_999_999).Draw(t, "nanosecond"))
 		payment := func(at time.Time) (id, userData *big.Int) {
 			one := pix.NewEndToEndID("12345678", at, rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed"))))
 			i, u := IDsOf(one).Verdict().BigInt(), userData128(one).BigInt()
@@ -204,7 +209,8 @@ func TestAProbeStandsAmongThePaymentsOfItsInstant(t *testing.T) {
 		}{{at.Add(-time.Millisecond), -1}, {at.Add(time.Millisecond), 1}} {
 			otherID, otherData := payment(other.at)
 			if otherID.Cmp(&id) != other.want || otherData.Cmp(&userData) != other.want {
-				t.Fatalf("a probe at %s has %x and %x, a payment at %s has %x and %x", at, &id, &userData, other.at, otherID, otherData)
+				t.Fatalf("a probe at %s has %x and %x, a payment at %s has %x and %x", at, &id, &userData, other.at,
+					otherID, otherData)
 			}
 		}
 		if role := new(big.Int).And(&id, big.NewInt(1<<roleBits-1)).Int64(); role != roleProbe {

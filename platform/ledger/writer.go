@@ -46,7 +46,8 @@ type BatchConfig struct {
 //
 // Right before each request it calls admit, whose result says of each chain whether it may still be
 // sent. What may not is delivered unsent. Without admit all are sent.
-func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, admit func() func(T) bool, deliver func(T, Result), fail func(error)) *Writer[T] {
+func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer,
+	admit func() func(T) bool, deliver func(T, Result), fail func(error)) *Writer[T] {
 	w := &Writer[T]{
 		client:  client,
 		queue:   newQueue[T, tb.Transfer](config.EventsMax),
@@ -114,7 +115,8 @@ func (w *Writer[T]) send(sender int, r *request[T, tb.Transfer]) error {
 	started := time.Now()
 	failures, err := w.client.CreateTransfers(r.events)
 	if err != nil {
-		return fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(r.events), err)
+		return fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w",
+			len(r.events), err)
 	}
 	w.metrics.observe(len(r.events), time.Since(started))
 	w.note(sender, r.events, failures) // before anybody can finish anything
@@ -171,12 +173,14 @@ func newRequestMetrics(registry prometheus.Registerer, kind string) requestMetri
 	of, labels := promauto.With(registry), prometheus.Labels{"kind": kind}
 	return requestMetrics{
 		events: of.NewHistogram(prometheus.HistogramOpts{
-			Name: "pix_ledger_request_events", Help: "Transfers or ids in one request to the ledger.", ConstLabels: labels,
-			Buckets: []float64{1, 3, 10, 30, 100, 300, 1000, 3000, 8189},
+			Name: "pix_ledger_request_events", Help: "Transfers or ids in one request to the ledger.",
+			ConstLabels: labels,
+			Buckets:     []float64{1, 3, 10, 30, 100, 300, 1000, 3000, 8189},
 		}),
 		seconds: of.NewHistogram(prometheus.HistogramOpts{
-			Name: "pix_ledger_request_seconds", Help: "Time of one request to the ledger, from sent to its result.", ConstLabels: labels,
-			Buckets: prometheus.ExponentialBuckets(0.0003, 2, 16),
+			Name: "pix_ledger_request_seconds", Help: "Time of one request to the ledger, from sent to its result.",
+			ConstLabels: labels,
+			Buckets:     prometheus.ExponentialBuckets(0.0003, 2, 16),
 		}),
 	}
 }

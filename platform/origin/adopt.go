@@ -88,10 +88,12 @@ func Adopt(ctx context.Context, config stream.Config, kafka *kgo.Client, client 
 	for _, partition := range slices.Sorted(maps.Keys(found.Bounds)) {
 		b, commit := found.Bounds[partition], commits[partition]
 		if _, named := found.Origins[partition]; !named && commit.At > b.Start {
-			return fmt.Errorf("the group %s has finished all below offset %d of partition %d of %s, and the ledger does not name that log", stream.EngineGroup, commit.At, partition, stream.Payments)
+			return fmt.Errorf("the group %s has finished all below offset %d of partition %d of %s, and the ledger does not name that log",
+				stream.EngineGroup, commit.At, partition, stream.Payments)
 		}
 		if stream.IsHint(commit.Metadata) {
-			if samples, err = sampleOf(ctx, config, samples, stream.Payments, partition, b.Start, min(commit.At, b.Stable), orderIn); err != nil {
+			if samples, err = sampleOf(ctx, config, samples, stream.Payments, partition, b.Start,
+				min(commit.At, b.Stable), orderIn); err != nil {
 				return err
 			}
 		}
@@ -101,7 +103,8 @@ func Adopt(ctx context.Context, config stream.Config, kafka *kgo.Client, client 
 		return err
 	}
 	for _, partition := range slices.Sorted(maps.Keys(told)) {
-		if samples, err = sampleOf(ctx, config, samples, stream.Settlements, partition, told[partition].Start, told[partition].End, reportIn); err != nil {
+		if samples, err = sampleOf(ctx, config, samples, stream.Settlements, partition, told[partition].Start,
+			told[partition].End, reportIn); err != nil {
 			return err
 		}
 	}
@@ -121,12 +124,14 @@ type sample struct {
 }
 
 // sampleOf appends the last records of a part of a partition that of understands.
-func sampleOf(ctx context.Context, config stream.Config, samples []sample, topic string, partition int32, from, to int64, of func(*kgo.Record) (string, [2]tb.Uint128)) ([]sample, error) {
-	err := stream.ReadRange(ctx, config, host.System().Dial, topic, partition, max(from, to-samplesMax), to, func(record *kgo.Record) {
-		if id, either := of(record); id != "" {
-			samples = append(samples, sample{topic, partition, record.Offset, id, either})
-		}
-	})
+func sampleOf(ctx context.Context, config stream.Config, samples []sample, topic string, partition int32, from,
+	to int64, of func(*kgo.Record) (string, [2]tb.Uint128)) ([]sample, error) {
+	err := stream.ReadRange(ctx, config, host.System().Dial, topic, partition, max(from, to-samplesMax), to,
+		func(record *kgo.Record) {
+			if id, either := of(record); id != "" {
+				samples = append(samples, sample{topic, partition, record.Offset, id, either})
+			}
+		})
 	return samples, err
 }
 
@@ -140,7 +145,8 @@ func orderIn(record *kgo.Record) (string, [2]tb.Uint128) {
 		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
 	}
 	order, err := pix.Draft{
-		EndToEndID: message.EndToEndId, Payer: account(message.Payer), Payee: account(message.Payee), AmountCentavos: message.AmountCentavos,
+		EndToEndID: message.EndToEndId, Payer: account(message.Payer), Payee: account(message.Payee),
+		AmountCentavos:   message.AmountCentavos,
 		AcceptedAtUnixMs: message.AcceptedAtUnixMs, RemittanceInformation: message.RemittanceInformation,
 	}.Validate(record.Timestamp)
 	if err != nil {
@@ -182,7 +188,8 @@ func missing(ctx context.Context, client tigerbeetle.Client, samples []sample) e
 	}
 	for _, s := range samples {
 		if !there[s.either[0]] && !there[s.either[1]] {
-			return fmt.Errorf("offset %d of partition %d of %s is about %s, and the ledger does not know it", s.offset, s.partition, s.topic, s.id)
+			return fmt.Errorf("offset %d of partition %d of %s is about %s, and the ledger does not know it", s.offset,
+				s.partition, s.topic, s.id)
 		}
 	}
 	return nil
@@ -193,7 +200,8 @@ func First(known map[int32]Checkpoint, partitions int, names Names) map[int32]Ch
 	first := map[int32]Checkpoint{}
 	for partition := range int32(partitions) {
 		if _, has := known[partition]; !has {
-			first[partition] = Checkpoint{Ledger: names.Ledger, Seen: []tb.Uint128{ledger.IdentityID(names.Ledger.Number)}, Log: names.Log, Offset: -1}
+			first[partition] = Checkpoint{Ledger: names.Ledger,
+				Seen: []tb.Uint128{ledger.IdentityID(names.Ledger.Number)}, Log: names.Log, Offset: -1}
 		}
 	}
 	return first

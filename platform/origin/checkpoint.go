@@ -29,7 +29,8 @@ type Checkpoint struct {
 
 // Record returns the record that keeps the checkpoint of a partition.
 func (c Checkpoint) Record(partition int32) *kgo.Record {
-	message := &pixv1.Checkpoint{LedgerNumber: c.Ledger.Number, LedgerSince: c.Ledger.Since, Log: c.Log, Offset: c.Offset, Hint: c.Hint}
+	message := &pixv1.Checkpoint{LedgerNumber: c.Ledger.Number, LedgerSince: c.Ledger.Since, Log: c.Log,
+		Offset: c.Offset, Hint: c.Hint}
 	for _, id := range c.Seen {
 		bytes := id.Bytes()
 		message.Seen = append(message.Seen, bytes[:])
@@ -38,7 +39,8 @@ func (c Checkpoint) Record(partition int32) *kgo.Record {
 	if err != nil {
 		panic(fmt.Sprintf("broken law: a checkpoint can be encoded: %v", err))
 	}
-	return &kgo.Record{Topic: stream.Checkpoints, Partition: partition, Key: strconv.AppendInt(nil, int64(partition), 10), Value: value}
+	return &kgo.Record{Topic: stream.Checkpoints, Partition: partition,
+		Key: strconv.AppendInt(nil, int64(partition), 10), Value: value}
 }
 
 // checkpointOf is the inverse of Record. It reports whether the record is a checkpoint.
@@ -97,7 +99,8 @@ func NamedBy(known map[int32]Checkpoint) (named ledger.Identity, err error) {
 		case named == ledger.Identity{}:
 			named = is
 		case named != is:
-			return named, fmt.Errorf("partition %d of %s names the ledger %s, and a partition before it %s", partition, stream.Checkpoints, is, named)
+			return named, fmt.Errorf("partition %d of %s names the ledger %s, and a partition before it %s", partition,
+				stream.Checkpoints, is, named)
 		}
 	}
 	return named, nil
@@ -127,13 +130,18 @@ func compareLedger(known map[int32]Checkpoint, is ledger.Identity, found map[tb.
 		c := known[partition]
 		switch {
 		case is == ledger.Identity{}:
-			return wrongLedger(c.Ledger, "the ledger has no marker, so it is new or not complete, and the topics (partition %d of %s) name the ledger %s", partition, stream.Checkpoints, c.Ledger)
+			return wrongLedger(c.Ledger,
+				"the ledger has no marker, so it is new or not complete, and the topics (partition %d of %s) name the ledger %s",
+				partition, stream.Checkpoints, c.Ledger)
 		case c.Ledger != is:
-			return wrongLedger(c.Ledger, "this is the ledger %s, and the topics (partition %d of %s) name the ledger %s", is, partition, stream.Checkpoints, c.Ledger)
+			return wrongLedger(c.Ledger,
+				"this is the ledger %s, and the topics (partition %d of %s) name the ledger %s", is, partition,
+				stream.Checkpoints, c.Ledger)
 		}
 		for _, id := range c.Seen {
 			if _, there := found[id]; !there {
-				return Older(c.Ledger, id, c.At, fmt.Sprintf("an engine (partition %d of %s)", partition, stream.Checkpoints))
+				return Older(c.Ledger, id, c.At,
+					fmt.Sprintf("an engine (partition %d of %s)", partition, stream.Checkpoints))
 			}
 		}
 	}
@@ -142,5 +150,6 @@ func compareLedger(known map[int32]Checkpoint, is ledger.Identity, found map[tb.
 
 // Older returns a Mismatch: a ledger lacks a transfer that somebody saw in it before a time.
 func Older(is ledger.Identity, lacks tb.Uint128, before time.Time, who string) *Mismatch {
-	return wrongLedger(is, "the ledger is older than the topics: it lacks the transfer %v, which %s saw in it before %s", lacks, who, before.UTC().Format(time.RFC3339))
+	return wrongLedger(is, "the ledger is older than the topics: it lacks the transfer %v, which %s saw in it before %s",
+		lacks, who, before.UTC().Format(time.RFC3339))
 }

@@ -49,7 +49,8 @@ func Read(ctx context.Context, client tigerbeetle.Client, partitions int) (Names
 }
 
 // readWith is Read. It also returns those of other transfers that the ledger has: it is asked once.
-func readWith(ctx context.Context, client tigerbeetle.Client, partitions int, others []tb.Uint128) (Names, map[tb.Uint128]tb.Transfer, error) {
+func readWith(ctx context.Context, client tigerbeetle.Client, partitions int,
+	others []tb.Uint128) (Names, map[tb.Uint128]tb.Transfer, error) {
 	names, there := Names{Log: 1, Origins: map[int32]ledger.Origin{}}, map[tb.Uint128]tb.Transfer{}
 	ids := append(ledger.AppendIdentityIDs(slices.Clone(others)), ledger.RebuiltID, ledger.ConfirmedID)
 	for log := range uint32(logsMax) {
@@ -99,10 +100,12 @@ func lookUp(ctx context.Context, client tigerbeetle.Client, ids []tb.Uint128) (a
 
 // ErrUnnamed means that the topics name no ledger yet: nobody may go on before bootstrap has found out
 // whether they belong to this one.
-var ErrUnnamed = fmt.Errorf("%s names no ledger: run bootstrap, which finds out whether topics and ledger belong together", stream.Checkpoints)
+var ErrUnnamed = fmt.Errorf(
+	"%s names no ledger: run bootstrap, which finds out whether topics and ledger belong together", stream.Checkpoints)
 
 // ErrUnconfirmed means that nothing is cleared, and no order is taken: acts are.
-var ErrUnconfirmed = errors.New("the ledger was built again, and acts may be missing: do them again, above all what revoked keys and suspended banks, then run `bootstrap rebuild confirm`; until then nothing but acts is taken")
+var ErrUnconfirmed = errors.New(
+	"the ledger was built again, and acts may be missing: do them again, above all what revoked keys and suspended banks, then run `bootstrap rebuild confirm`; until then nothing but acts is taken")
 
 // Mismatch is an error that no wait can mend: topics and ledger do not belong together.
 type Mismatch struct{ what, whatToDo string }
@@ -115,12 +118,15 @@ func Mismatched(log uint32, format string, values ...any) *Mismatch {
 	if log > 0 {
 		setting += fmt.Sprintf("=%d", log)
 	}
-	return &Mismatch{fmt.Sprintf(format, values...), "The topic was made anew or cut, or ledger and topics are of different systems. Nothing is fetched from it. Put the ledger's own log back; if it is lost for good, bootstrap's " + setting + " gives it up: see ForeignLog in deploy/runbook.md"}
+	return &Mismatch{fmt.Sprintf(format, values...),
+		"The topic was made anew or cut, or ledger and topics are of different systems. Nothing is fetched from it. Put the ledger's own log back; if it is lost for good, bootstrap's " + setting + " gives it up: see ForeignLog in deploy/runbook.md"}
 }
 
 // wrongLedger returns a Mismatch that says what is wrong with the ledger beside topics that name another.
 func wrongLedger(named ledger.Identity, format string, values ...any) *Mismatch {
-	return &Mismatch{fmt.Sprintf(format, values...), fmt.Sprintf("The ledger's file was lost, or an older copy of it was put back, or TIGERBEETLE_ADDRESSES or KAFKA_BROKERS are of another system. Nothing is taken, cleared or answered. Put the topics' own ledger back, as it was last; if it is lost for good, build it again as in docs/backup.md, or bootstrap's LEDGER_GIVEN_UP=%s makes the topics take the ledger at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses", named)}
+	return &Mismatch{fmt.Sprintf(format, values...),
+		fmt.Sprintf("The ledger's file was lost, or an older copy of it was put back, or TIGERBEETLE_ADDRESSES or KAFKA_BROKERS are of another system. Nothing is taken, cleared or answered. Put the topics' own ledger back, as it was last; if it is lost for good, build it again as in docs/backup.md, or bootstrap's LEDGER_GIVEN_UP=%s makes the topics take the ledger at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses",
+			named)}
 }
 
 // Found is what a comparison has read.
@@ -212,7 +218,8 @@ func (w *Watch) Look(ctx context.Context, kafka *kgo.Client, client tigerbeetle.
 }
 
 // twice compares the log with the ledger. read gets the named partitions, and returns those whose first batch is read.
-func twice(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, read func([]int32) []int32) (found Found, err error) {
+func twice(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client,
+	read func([]int32) []int32) (found Found, err error) {
 	err = inDoubt(ctx, func() (err error) {
 		found, err = check(ctx, kafka, client, read)
 		return err
@@ -222,7 +229,8 @@ func twice(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, re
 
 // check reads the topics before it asks the ledger: what they name was in it by then. Only what the ledger has
 // answered counts, so one that is silent, or changes its primary, alarms nobody.
-func check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, read func([]int32) []int32) (found Found, err error) {
+func check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client,
+	read func([]int32) []int32) (found Found, err error) {
 	if found.Checkpoints, err = ReadCheckpoints(ctx, kafka); err != nil {
 		return found, err
 	}
@@ -230,7 +238,8 @@ func check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, re
 		return found, err
 	}
 	var there map[tb.Uint128]tb.Transfer
-	if found.Names, there, err = readWith(ctx, client, len(found.Bounds), appendSeen(nil, found.Checkpoints)); err != nil {
+	if found.Names, there, err = readWith(ctx, client, len(found.Bounds),
+		appendSeen(nil, found.Checkpoints)); err != nil {
 		return found, err
 	}
 	unlike := compareLedger(found.Checkpoints, found.Ledger, there)
@@ -247,9 +256,13 @@ func compareLog(ctx context.Context, kafka *kgo.Client, found Found, read func([
 		o, b := found.Origins[partition], found.Bounds[partition]
 		switch {
 		case b.Start > o.Offset:
-			return Mismatched(found.Log, "partition %d of %s begins at offset %d, and the ledger's log begins at %d: the records between are gone", partition, stream.Payments, b.Start, o.Offset)
+			return Mismatched(found.Log,
+				"partition %d of %s begins at offset %d, and the ledger's log begins at %d: the records between are gone",
+				partition, stream.Payments, b.Start, o.Offset)
 		case b.End <= o.Offset:
-			return Mismatched(found.Log, "partition %d of %s ends at offset %d, and the ledger's log has a record at %d", partition, stream.Payments, b.End, o.Offset)
+			return Mismatched(found.Log,
+				"partition %d of %s ends at offset %d, and the ledger's log has a record at %d", partition,
+				stream.Payments, b.End, o.Offset)
 		}
 	}
 	begins := map[int32]int64{}
@@ -262,7 +275,9 @@ func compareLog(ctx context.Context, kafka *kgo.Client, found Found, read func([
 	}
 	for partition := range begins {
 		if o := found.Origins[partition]; hashes[partition] != o.Hash {
-			return Mismatched(found.Log, "partition %d of %s is not the ledger's log: its record at offset %d has the hash %x, and the ledger has %x (log %d)", partition, stream.Payments, o.Offset, hashes[partition], o.Hash, o.Log)
+			return Mismatched(found.Log,
+				"partition %d of %s is not the ledger's log: its record at offset %d has the hash %x, and the ledger has %x (log %d)",
+				partition, stream.Payments, o.Offset, hashes[partition], o.Hash, o.Log)
 		}
 	}
 	return nil
@@ -270,7 +285,8 @@ func compareLog(ctx context.Context, kafka *kgo.Client, found Found, read func([
 
 // Name names the partition's log by its batch at an offset, the first there is. If another
 // process was faster, both must have seen the same batch.
-func Name(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, log uint32, partition int32, start int64) (ledger.Origin, error) {
+func Name(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, log uint32, partition int32,
+	start int64) (ledger.Origin, error) {
 	hashes, err := stream.HashBatches(ctx, kafka, stream.Payments, map[int32]int64{partition: start})
 	if err != nil {
 		return ledger.Origin{}, err
@@ -290,7 +306,9 @@ func Name(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, log
 		return o, fmt.Errorf("the ledger refuses to name partition %d of %s: %v", partition, stream.Payments, results)
 	}
 	if other := ledger.OriginOf(found[0]); other != o {
-		return o, Mismatched(log, "partition %d of %s begins at offset %d with the hash %x, and another engine has just named offset %d and hash %x", partition, stream.Payments, o.Offset, o.Hash, other.Offset, other.Hash)
+		return o, Mismatched(log,
+			"partition %d of %s begins at offset %d with the hash %x, and another engine has just named offset %d and hash %x",
+			partition, stream.Payments, o.Offset, o.Hash, other.Offset, other.Hash)
 	}
 	return o, nil
 }

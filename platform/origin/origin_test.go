@@ -28,7 +28,8 @@ func (l *firstWins) CreateTransfers(transfers []tb.Transfer) (results []tb.Trans
 		if before, exists := l.transfers[transfer.ID]; !exists {
 			l.transfers[transfer.ID] = transfer
 		} else if result := tb.TransferExists; before != transfer {
-			results = append(results, tb.TransferEventResult{Index: uint32(i), Result: tb.TransferExistsWithDifferentUserData128})
+			results = append(results,
+				tb.TransferEventResult{Index: uint32(i), Result: tb.TransferExistsWithDifferentUserData128})
 		} else {
 			results = append(results, tb.TransferEventResult{Index: uint32(i), Result: result})
 		}
@@ -54,7 +55,8 @@ func startKafka(t *testing.T) *kgo.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +81,8 @@ func takeLedger(t *testing.T, kafka *kgo.Client, client tigerbeetle.Client) {
 
 func produce(t *testing.T, client *kgo.Client, value string) {
 	t.Helper()
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: 1, Value: []byte(value)}).FirstErr(); err != nil {
+	if err := client.ProduceSync(t.Context(),
+		&kgo.Record{Topic: stream.Payments, Partition: 1, Value: []byte(value)}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -110,7 +113,8 @@ func TestAWatchReadsEachPartitionInTurn(t *testing.T) {
 	kafka, client := startKafka(t), newLedger(1)
 	takeLedger(t, kafka, client)
 	for partition := range int32(3) {
-		if err := kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: partition}).FirstErr(); err != nil {
+		if err := kafka.ProduceSync(t.Context(),
+			&kgo.Record{Topic: stream.Payments, Partition: partition}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Name(t.Context(), kafka, client, 1, partition, 0); err != nil {

@@ -29,7 +29,8 @@ func (a Account) Wrong() (part string, err error) {
 		return "branch", fmt.Errorf("branch is %s: it must be exactly %d digits", quote(a.Branch), branchLength)
 	}
 	if len(a.Number) < 1 || len(a.Number) > numberLengthMax || !digits(a.Number) || a.Number[0] == '0' {
-		return "number", fmt.Errorf("account number is %s: it must be 1 to %d digits without leading zeros", quote(a.Number), numberLengthMax)
+		return "number", fmt.Errorf("account number is %s: it must be 1 to %d digits without leading zeros",
+			quote(a.Number), numberLengthMax)
 	}
 	return "", nil
 }

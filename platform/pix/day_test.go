@@ -23,7 +23,8 @@ func TestADayIsSaoPaulos(t *testing.T) {
 			t.Errorf("%s begins at %v, want %s (%v, %v)", day, d.Begins(), begins, d, err)
 		}
 	}
-	for _, text := range []string{"", "2026-13-01", "2026-02-29", "2019-12-31", "22.11.2026", "2026-11-22T00:00:00Z", "2026-1-2", " 2026-11-22"} {
+	for _, text := range []string{"", "2026-13-01", "2026-02-29", "2019-12-31", "22.11.2026", "2026-11-22T00:00:00Z",
+		"2026-1-2", " 2026-11-22"} {
 		if day, err := ParseDay(text); err == nil {
 			t.Errorf("%q is read as %v", text, day)
 		}
@@ -51,7 +52,9 @@ func TestADayIsNotTheMachines(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(wrong), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		utc := "TZif" + strings.Repeat("\x00", 16+4*4) + "\x00\x00\x00\x01\x00\x00\x00\x04" + strings.Repeat("\x00", 6) + "UTC\x00" // one zone, and its name
+		// one zone, and its name
+		utc := "TZif" + strings.Repeat("\x00", 16+4*4) + "\x00\x00\x00\x01\x00\x00\x00\x04" +
+			strings.Repeat("\x00", 6) + "UTC\x00"
 		if err := os.WriteFile(wrong, []byte(utc), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +65,8 @@ func TestADayIsNotTheMachines(t *testing.T) {
 		}
 		return
 	}
-	if zone, err := time.LoadLocation("America/Sao_Paulo"); err != nil || time.Date(2026, 1, 2, 0, 0, 0, 0, zone).UTC().Hour() != 0 {
+	if zone, err := time.LoadLocation("America/Sao_Paulo"); err != nil ||
+		time.Date(2026, 1, 2, 0, 0, 0, 0, zone).UTC().Hour() != 0 {
 		t.Fatalf("the machine's zone is not the planted one: %v", err)
 	}
 	if begins := (Day{2026, 1, 2}).Begins(); begins.Hour() != 3 {
@@ -72,7 +76,8 @@ func TestADayIsNotTheMachines(t *testing.T) {
 
 func TestEveryInstantHasOneDay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		at := time.Unix(rapid.Int64Range(1_500_000_000, 4_000_000_000).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanosecond"))
+		at := time.Unix(rapid.Int64Range(1_500_000_000, 4_000_000_000).Draw(t, "second"),
+			rapid.Int64Range(0, 999_999_999).Draw(t, "nanosecond"))
 		day := DayOf(at)
 		if at.Before(day.Begins()) || !at.Before(day.Next().Begins()) {
 			t.Fatalf("%v is not in its day %v, %v to %v", at, day, day.Begins(), day.Next().Begins())

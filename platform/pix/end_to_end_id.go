@@ -32,35 +32,42 @@ func ParseEndToEndID(text string) (EndToEndID, error) { return parseID("EndToEnd
 func parseID(kind string, letter byte, text string) (EndToEndID, error) {
 	var id EndToEndID
 	if len(text) != endToEndIDLength {
-		return id, fmt.Errorf("%s %s has %d characters: it must have %d", kind, quote(text), len(text), endToEndIDLength)
+		return id, fmt.Errorf("%s %s has %d characters: it must have %d", kind, quote(text), len(text),
+			endToEndIDLength)
 	}
 	if text[0] != letter {
-		return id, fmt.Errorf("%s %s begins with %s: it must begin with %q", kind, quote(text), quote(text[:1]), string(letter))
+		return id, fmt.Errorf("%s %s begins with %s: it must begin with %q", kind, quote(text), quote(text[:1]),
+			string(letter))
 	}
 	if _, err := ParseISPB(text[1:minuteStart]); err != nil {
 		return id, fmt.Errorf("%s %s: %w", kind, quote(text), err)
 	}
 	for i := minuteStart; i < suffixStart; i++ {
 		if text[i] < '0' || text[i] > '9' {
-			return id, fmt.Errorf("%s %s has %s at position %d: the time must be digits, yyyyMMddHHmm", kind, quote(text), quote(text[i:i+1]), i+1)
+			return id, fmt.Errorf("%s %s has %s at position %d: the time must be digits, yyyyMMddHHmm", kind,
+				quote(text), quote(text[i:i+1]), i+1)
 		}
 	}
 	for i := suffixStart; i < endToEndIDLength; i++ {
 		if _, ok := base62(text[i]); !ok {
-			return id, fmt.Errorf("%s %s has %s at position %d: only 0-9, A-Z and a-z are allowed", kind, quote(text), quote(text[i:i+1]), i+1)
+			return id, fmt.Errorf("%s %s has %s at position %d: only 0-9, A-Z and a-z are allowed", kind, quote(text),
+				quote(text[i:i+1]), i+1)
 		}
 	}
 	copy(id[:], text)
 	year, month, day, hour, minute := id.moment()
 	t := id.Time()
 	if y, m, d := t.Date(); y != year || m != month || d != day || t.Hour() != hour || t.Minute() != minute {
-		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s, which does not exist", kind, quote(text), quote(text[minuteStart:suffixStart]))
+		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s, which does not exist", kind, quote(text),
+			quote(text[minuteStart:suffixStart]))
 	}
 	if t.Before(Epoch) {
-		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s: it must not be before %s", kind, quote(text), quote(text[minuteStart:suffixStart]), Epoch.Format(minuteLayout))
+		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s: it must not be before %s", kind, quote(text),
+			quote(text[minuteStart:suffixStart]), Epoch.Format(minuteLayout))
 	}
 	if minutesSinceEpoch(t) >= 1<<minuteBits {
-		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s: it is too far in the future", kind, quote(text), quote(text[minuteStart:suffixStart]))
+		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s: it is too far in the future", kind, quote(text),
+			quote(text[minuteStart:suffixStart]))
 	}
 	return id, nil
 }
@@ -141,9 +148,11 @@ func JoinEndToEndID(payer [ispbLength]byte, minute uint64, suffix [suffixLength]
 	return joinID("EndToEndId", 'E', payer, minute, suffix)
 }
 
-func joinID(kind string, letter byte, psp [ispbLength]byte, minute uint64, suffix [suffixLength]byte) (EndToEndID, error) {
+func joinID(kind string, letter byte, psp [ispbLength]byte, minute uint64,
+	suffix [suffixLength]byte) (EndToEndID, error) {
 	if minute >= 1<<minuteBits {
-		return EndToEndID{}, fmt.Errorf("minute %d of an %s does not fit %d bits", minute, kind, minuteBits) // and could overflow below
+		// and could overflow below
+		return EndToEndID{}, fmt.Errorf("minute %d of an %s does not fit %d bits", minute, kind, minuteBits)
 	}
 	at := Epoch.Add(time.Duration(minute) * time.Minute)
 	return parseID(kind, letter, string(letter)+string(psp[:])+at.Format(minuteLayout)+string(suffix[:]))

@@ -19,7 +19,8 @@ func TestEndToEndIDGivesBackEveryPart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := id.Suffix(); id.String() != text || id.Payer() != payer || id.Minute() != minute || string(got[:]) != suffix {
+		if got := id.Suffix(); id.String() != text || id.Payer() != payer || id.Minute() != minute ||
+			string(got[:]) != suffix {
 			t.Fatalf("%s became %s: payer %s, minute %d, suffix %s", text, id, id.Payer(), id.Minute(), got)
 		}
 		joined, err := JoinEndToEndID([8]byte([]byte(payer)), minute, id.Suffix())
@@ -48,7 +49,8 @@ func TestMadeEndToEndIDsAreValidAndInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed")))
 		payer := ispbs().Draw(t, "payer")
-		at := time.UnixMicro(rapid.Int64Range(Epoch.UnixMicro(), Epoch.AddDate(100, 0, 0).UnixMicro()).Draw(t, "at")).In(rapid.SampledFrom(zones).Draw(t, "zone"))
+		at := time.UnixMicro(rapid.Int64Range(Epoch.UnixMicro(), Epoch.AddDate(100, 0, 0).UnixMicro()).Draw(t,
+			"at")).In(rapid.SampledFrom(zones).Draw(t, "zone"))
 		id := NewEndToEndID(payer, at, random)
 		if parsed, err := ParseEndToEndID(id.String()); err != nil || parsed != id || id.Payer() != payer {
 			t.Fatalf("%s: %v", id, err)
@@ -56,8 +58,10 @@ func TestMadeEndToEndIDsAreValidAndInOrder(t *testing.T) {
 		if !id.Time().Equal(at.Truncate(time.Minute)) {
 			t.Fatalf("%s made at %v holds %v", id, at, id.Time())
 		}
-		later := NewEndToEndID(payer, at.Add(time.Duration(rapid.Int64Range(1, 1e9).Draw(t, "microseconds"))*time.Microsecond), random)
-		if cmp.Or(cmp.Compare(id.Minute(), later.Minute()), cmp.Compare(id.OrderedSuffix(), later.OrderedSuffix())) != -1 {
+		later := NewEndToEndID(payer,
+			at.Add(time.Duration(rapid.Int64Range(1, 1e9).Draw(t, "microseconds"))*time.Microsecond), random)
+		if cmp.Or(cmp.Compare(id.Minute(), later.Minute()),
+			cmp.Compare(id.OrderedSuffix(), later.OrderedSuffix())) != -1 {
 			t.Fatalf("%s was made before %s and does not come before it", id, later)
 		}
 	})
@@ -83,7 +87,8 @@ func TestGarbageIsRefusedOrIsAnEndToEndID(t *testing.T) {
 			}
 			return
 		}
-		if id != (EndToEndID{}) || !utf8.ValidString(err.Error()) || len(err.Error()) > 600 || !strings.HasPrefix(err.Error(), "EndToEndId ") {
+		if id != (EndToEndID{}) || !utf8.ValidString(err.Error()) || len(err.Error()) > 600 ||
+			!strings.HasPrefix(err.Error(), "EndToEndId ") {
 			t.Fatalf("the error cannot stand in a dead letter: %q", err)
 		}
 	})
@@ -117,7 +122,8 @@ func TestTheLastMinuteIsTheLastThatFits(t *testing.T) {
 	if _, err := ParseEndToEndID(textOf("12345678", 1<<minuteBits-1, "00000000000")); err != nil {
 		t.Error(err)
 	}
-	if _, err := ParseEndToEndID(textOf("12345678", 1<<minuteBits, "00000000000")); err == nil || !strings.Contains(err.Error(), "too far in the future") {
+	if _, err := ParseEndToEndID(textOf("12345678", 1<<minuteBits, "00000000000")); err == nil ||
+		!strings.Contains(err.Error(), "too far in the future") {
 		t.Errorf("the minute after it: %v", err)
 	}
 }

@@ -28,7 +28,8 @@ func minutes() *rapid.Generator[uint64] { return rapid.Uint64Range(0, 1<<minuteB
 
 func endToEndIDs() *rapid.Generator[EndToEndID] {
 	return rapid.Custom(func(t *rapid.T) EndToEndID {
-		id, err := ParseEndToEndID(textOf(ispbs().Draw(t, "payer"), minutes().Draw(t, "minute"), suffixes().Draw(t, "suffix")))
+		id, err := ParseEndToEndID(
+			textOf(ispbs().Draw(t, "payer"), minutes().Draw(t, "minute"), suffixes().Draw(t, "suffix")))
 		if err != nil {
 			t.Fatal(err)
 		}

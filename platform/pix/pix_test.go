@@ -36,14 +36,24 @@ func TestTextsAreAcceptedExactlyWhenTheyHaveTheForm(t *testing.T) {
 		parse func(string) error
 	}{
 		{"ISPB", `^[0-9A-Z]{8}$`, `[0-9A-Za-z]{7,9}`, func(s string) error { _, err := ParseISPB(s); return err }},
-		{"reason code", `^[0-9A-Z]{4}$`, `[0-9A-Za-z]{3,5}`, func(s string) error { _, err := ParseReason(s); return err }},
+		{"reason code", `^[0-9A-Z]{4}$`, `[0-9A-Za-z]{3,5}`, func(s string) error {
+			_, err := ParseReason(s)
+			return err
+		}},
 		{"branch", `^[0-9]{4}$`, `[0-9a]{3,5}`, func(s string) error { return Account{"12345678", s, "1"}.Validate() }},
-		{"account number", `^[1-9][0-9]{0,19}$`, `[0-9]{0,22}`, func(s string) error { return Account{"12345678", "0001", s}.Validate() }},
-		{"account's ISPB", `^[0-9A-Z]{8}$`, `[0-9A-Z]{7,9}`, func(s string) error { return Account{ISPB(s), "0001", "1"}.Validate() }},
+		{"account number", `^[1-9][0-9]{0,19}$`, `[0-9]{0,22}`, func(s string) error {
+			return Account{"12345678", "0001", s}.Validate()
+		}},
+		{"account's ISPB", `^[0-9A-Z]{8}$`, `[0-9A-Z]{7,9}`, func(s string) error {
+			return Account{ISPB(s), "0001", "1"}.Validate()
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			form := regexp.MustCompile(c.form)
-			texts := rapid.OneOf(rapid.StringMatching(c.near), rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
+			texts := rapid.OneOf(rapid.StringMatching(c.near), rapid.String(),
+				rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string {
+					return string(b)
+				}))
 			rapid.Check(t, func(t *rapid.T) {
 				text := texts.Draw(t, "text")
 				err := c.parse(text)

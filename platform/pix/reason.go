@@ -50,20 +50,25 @@ func define(code string, by Decider, where Where, meaning string) Reason {
 // The reasons. LQ.. are Liquida's own: PIX has no code for them, because there they never
 // reach the central bank.
 var (
-	ReasonPayeePSPSilent  = define("AB03", ByEngine, ofBoth, "the payee's bank did not answer in time")
-	ReasonZeroAmount      = define("AM01", ByEngine, ofBoth, "the amount is zero")
-	ReasonReserveShort    = define("AM04", ByLedger, ofBoth, "the reserve of the payer's bank is short")
-	ReasonPayerMissing    = define("AC02", ByLedger, OfPayment, "the payer's account does not exist")
-	ReasonPayeeMissing    = define("AC03", ByLedger, OfPayment, "the payee's account does not exist")
-	ReasonPayeeBlocked    = define("AC06", ByBank, ofBoth, "the payee's account is blocked")
-	ReasonPayeeClosed     = define("AC07", ByBank, ofBoth, "the payee's account is closed")
-	ReasonAboveCap        = define("AM13", ByEngine, OfPayment, "the amount is above the cap on a single payment of the payer's bank")
-	ReasonInactivePSP     = define("DS27", ByEngine, ofBoth, "a participant is suspended")
-	ReasonPayerShort      = define("LQ01", ByLedger, ofBoth, "the payer's account is short of money")
-	ReasonPayeePSPBusy    = define("LQ02", ByEngine, ofBoth, "too many payments wait for the payee's bank: pay again later, with a new id")
-	ReasonBankUnspecified = define("LQ03", ByBank, ofBoth, "the payee's bank gave no reason that can be read, or one that is not a bank's to give")
-	ReasonTooLate         = define("LQ10", ByEngine, ofBoth, "under overload it was too old to settle in time: pay again later, with a new id")
-	ReasonOutflowCapped   = define("LQ12", ByLedger, OfPayment, "what is left of the cap on outflow of the payer's bank is less: pay again later, with a new id")
+	ReasonPayeePSPSilent = define("AB03", ByEngine, ofBoth, "the payee's bank did not answer in time")
+	ReasonZeroAmount     = define("AM01", ByEngine, ofBoth, "the amount is zero")
+	ReasonReserveShort   = define("AM04", ByLedger, ofBoth, "the reserve of the payer's bank is short")
+	ReasonPayerMissing   = define("AC02", ByLedger, OfPayment, "the payer's account does not exist")
+	ReasonPayeeMissing   = define("AC03", ByLedger, OfPayment, "the payee's account does not exist")
+	ReasonPayeeBlocked   = define("AC06", ByBank, ofBoth, "the payee's account is blocked")
+	ReasonPayeeClosed    = define("AC07", ByBank, ofBoth, "the payee's account is closed")
+	ReasonAboveCap       = define("AM13", ByEngine, OfPayment,
+		"the amount is above the cap on a single payment of the payer's bank")
+	ReasonInactivePSP  = define("DS27", ByEngine, ofBoth, "a participant is suspended")
+	ReasonPayerShort   = define("LQ01", ByLedger, ofBoth, "the payer's account is short of money")
+	ReasonPayeePSPBusy = define("LQ02", ByEngine, ofBoth,
+		"too many payments wait for the payee's bank: pay again later, with a new id")
+	ReasonBankUnspecified = define("LQ03", ByBank, ofBoth,
+		"the payee's bank gave no reason that can be read, or one that is not a bank's to give")
+	ReasonTooLate = define("LQ10", ByEngine, ofBoth,
+		"under overload it was too old to settle in time: pay again later, with a new id")
+	ReasonOutflowCapped = define("LQ12", ByLedger, OfPayment,
+		"what is left of the cap on outflow of the payer's bank is less: pay again later, with a new id")
 	ReasonUnknownPayerPSP = define("RC09", ByLedger, OfPayment, "the payer's bank is not known")
 	ReasonUnknownPayeePSP = define("RC10", ByLedger, OfPayment, "the payee's bank is not known")
 
@@ -72,15 +77,22 @@ var (
 	ReasonNothingSettled = define("LQ04", ByEngine, OfReturn, "there is no such settled payment")
 	ReasonNotThePayee    = define("LQ05", ByEngine, OfReturn, "another bank received the payment")
 	ReasonReturnsUsedUp  = define("LQ06", ByEngine, OfReturn, "the payment has no room for another return")
-	ReasonTooManyReturns = define("LQ11", ByEngine, OfReturn, "too many returns of the payment, or of your bank, at once: return it again later, with a new id")
+	ReasonTooManyReturns = define("LQ11", ByEngine, OfReturn,
+		"too many returns of the payment, or of your bank, at once: return it again later, with a new id")
 
-	ReasonMalformed     = define("FF01", ByEngine, OfDeadLetter, "the message cannot be decoded, or a field is malformed")
-	ReasonBadEndToEndID = define("FF08", ByEngine, OfDeadLetter, "the EndToEndId is malformed, or does not fit the order")
+	ReasonMalformed = define("FF01", ByEngine, OfDeadLetter,
+		"the message cannot be decoded, or a field is malformed")
+	ReasonBadEndToEndID = define("FF08", ByEngine, OfDeadLetter,
+		"the EndToEndId is malformed, or does not fit the order")
 	ReasonBadAcceptance = define("DT02", ByEngine, OfDeadLetter, "the order was accepted in the future")
-	ReasonConflict      = define("DUPL", ByEngine, OfDeadLetter, "an earlier payment or return has the same id and other content")
-	ReasonIDTaken       = define("LQ07", ByEngine, OfDeadLetter, "in the ledger, its place belongs to a payment with another id")
-	ReasonUnreadable    = define("LQ08", ByEngine, OfDeadLetter, "a batch of records that cannot be read, or that unpacks to too much")
-	ReasonTooManyCopies = define("LQ09", ByEngine, OfDeadLetter, "too many messages with the same id, or of your bank, wait already")
+	ReasonConflict      = define("DUPL", ByEngine, OfDeadLetter,
+		"an earlier payment or return has the same id and other content")
+	ReasonIDTaken = define("LQ07", ByEngine, OfDeadLetter,
+		"in the ledger, its place belongs to a payment with another id")
+	ReasonUnreadable = define("LQ08", ByEngine, OfDeadLetter,
+		"a batch of records that cannot be read, or that unpacks to too much")
+	ReasonTooManyCopies = define("LQ09", ByEngine, OfDeadLetter,
+		"too many messages with the same id, or of your bank, wait already")
 
 	ReasonNone Reason
 )
@@ -134,7 +146,8 @@ func ParseReason(text string) (Reason, error) {
 	var reason Reason
 	for i := range len(text) {
 		if _, ok := base36(text[i]); !ok {
-			return 0, fmt.Errorf("reason code %s has %s at position %d: only 0-9 and A-Z are allowed", quote(text), quote(text[i:i+1]), i+1)
+			return 0, fmt.Errorf("reason code %s has %s at position %d: only 0-9 and A-Z are allowed", quote(text),
+				quote(text[i:i+1]), i+1)
 		}
 		reason = reason<<8 | Reason(text[i])
 	}

@@ -110,17 +110,22 @@ func (d ReturnDraft) Validate(recordTime time.Time) (Return, error) {
 		return Return{}, &Invalid{ReasonMalformed, "reason_code", err.Error()}
 	}
 	if !slices.Contains(ReturnReasons, reason) {
-		return Return{}, &Invalid{ReasonMalformed, "reason_code", fmt.Sprintf("%s is no reason for a return: it must be one of %s", reason, ReturnReasons)}
+		return Return{}, &Invalid{ReasonMalformed, "reason_code",
+			fmt.Sprintf("%s is no reason for a return: it must be one of %s", reason, ReturnReasons)}
 	}
 	if err := tooLarge(d.AmountCentavos); err != nil {
 		return Return{}, err
 	}
 	accepted := time.UnixMilli(d.AcceptedAtUnixMs).UTC()
 	if apart := accepted.Sub(id.Time()).Abs(); apart > ToleranceHours*time.Hour {
-		return Return{}, &Invalid{ReasonBadEndToEndID, "return_id", fmt.Sprintf("RtrId %s is %s away from the acceptance at %s: at most %d h are allowed", id, apart.Round(time.Minute), accepted.Format(time.RFC3339), ToleranceHours)}
+		return Return{}, &Invalid{ReasonBadEndToEndID, "return_id",
+			fmt.Sprintf("RtrId %s is %s away from the acceptance at %s: at most %d h are allowed", id,
+				apart.Round(time.Minute), accepted.Format(time.RFC3339), ToleranceHours)}
 	}
 	if ahead := accepted.Sub(recordTime); ahead > AcceptanceAheadSecondsMax*time.Second {
-		return Return{}, &Invalid{ReasonBadAcceptance, "accepted_at_unix_ms", fmt.Sprintf("%d is %s after the record's timestamp: at most %d s are allowed", d.AcceptedAtUnixMs, ahead, AcceptanceAheadSecondsMax)}
+		return Return{}, &Invalid{ReasonBadAcceptance, "accepted_at_unix_ms",
+			fmt.Sprintf("%d is %s after the record's timestamp: at most %d s are allowed", d.AcceptedAtUnixMs, ahead,
+				AcceptanceAheadSecondsMax)}
 	}
 	return Return{ID: id, ReturnContent: ReturnContent{original, d.AmountCentavos, reason}, AcceptedAt: accepted}, nil
 }

@@ -31,7 +31,8 @@ func TestReturnIDsReadBack(t *testing.T) {
 		if _, err := ParseReturnID(payment.String()); err == nil {
 			t.Fatalf("%s was taken for an RtrId", payment)
 		}
-		if made := NewReturnID(payment.Payer(), payment.Time(), rand.New(rand.NewPCG(1, 2))); made.PSP() != payment.Payer() || !made.Time().Equal(payment.Time()) {
+		if made := NewReturnID(payment.Payer(), payment.Time(),
+			rand.New(rand.NewPCG(1, 2))); made.PSP() != payment.Payer() || !made.Time().Equal(payment.Time()) {
 			t.Fatalf("made %s for %s", made, payment)
 		}
 	})
@@ -40,8 +41,10 @@ func TestReturnIDsReadBack(t *testing.T) {
 // The ledger holds the hash forever. It is built here a second time.
 func TestReturnContentHash(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		content := ReturnContent{endToEndIDs().Draw(t, "original"), rapid.Uint64().Draw(t, "amount"), rapid.SampledFrom(ReturnReasons).Draw(t, "reason")}
-		sum := sha256.Sum256(append([]byte(content.Original.String()+"/"+content.Reason.String()+"/"), binary.BigEndian.AppendUint64(nil, content.AmountCentavos)...))
+		content := ReturnContent{endToEndIDs().Draw(t, "original"), rapid.Uint64().Draw(t, "amount"),
+			rapid.SampledFrom(ReturnReasons).Draw(t, "reason")}
+		sum := sha256.Sum256(append([]byte(content.Original.String()+"/"+content.Reason.String()+"/"),
+			binary.BigEndian.AppendUint64(nil, content.AmountCentavos)...))
 		if got, want := content.Hash(), binary.BigEndian.Uint64(sum[:]); got != want {
 			t.Fatalf("%v: got %x, want %x", content, got, want)
 		}
@@ -53,7 +56,8 @@ func TestReturnValidation(t *testing.T) {
 	const id, original = "D10000002202605040302abcDEF01234", "E10000001202605010302abcDEF01234"
 	good := ReturnDraft{id, original, 5, "MD06", at.UnixMilli()}
 	valid, err := good.Validate(at)
-	if err != nil || valid.ID.String() != id || valid.Original.String() != original || valid.AmountCentavos != 5 || valid.Reason.String() != "MD06" || !valid.AcceptedAt.Equal(at) {
+	if err != nil || valid.ID.String() != id || valid.Original.String() != original || valid.AmountCentavos != 5 ||
+		valid.Reason.String() != "MD06" || !valid.AcceptedAt.Equal(at) {
 		t.Fatalf("%+v, %v", valid, err)
 	}
 	for name, c := range map[string]struct {
@@ -62,19 +66,36 @@ func TestReturnValidation(t *testing.T) {
 		field  string
 		says   string
 	}{
-		"the id of a payment":     {func(d *ReturnDraft) { d.ReturnID = original }, ReasonBadEndToEndID, "return_id", "begin with \"D\""},
-		"a return of a return":    {func(d *ReturnDraft) { d.OriginalEndToEndID = id }, ReasonBadEndToEndID, "original_end_to_end_id", "begin with \"E\""},
-		"no id":                   {func(d *ReturnDraft) { d.ReturnID = "" }, ReasonBadEndToEndID, "return_id", "0 characters"},
-		"an unknown reason":       {func(d *ReturnDraft) { d.ReasonCode = "AB03" }, ReasonMalformed, "reason_code", "AB03"},
-		"a malformed reason":      {func(d *ReturnDraft) { d.ReasonCode = "md06" }, ReasonMalformed, "reason_code", "md06"},
-		"an amount of 2^63":       {func(d *ReturnDraft) { d.AmountCentavos = 1 << 63 }, ReasonMalformed, "amount_centavos", "9223372036854775808 is more than 9223372036854775807 centavos"},
-		"accepted half a day off": {func(d *ReturnDraft) { d.AcceptedAtUnixMs -= 13 * 3600 * 1000 }, ReasonBadEndToEndID, "return_id", "12 h"},
-		"accepted in the future":  {func(d *ReturnDraft) { d.AcceptedAtUnixMs += 5001 }, ReasonBadAcceptance, "accepted_at_unix_ms", "5 s"},
+		"the id of a payment": {func(d *ReturnDraft) {
+			d.ReturnID = original
+		}, ReasonBadEndToEndID, "return_id", "begin with \"D\""},
+		"a return of a return": {func(d *ReturnDraft) {
+			d.OriginalEndToEndID = id
+		}, ReasonBadEndToEndID, "original_end_to_end_id", "begin with \"E\""},
+		"no id": {func(d *ReturnDraft) {
+			d.ReturnID = ""
+		}, ReasonBadEndToEndID, "return_id", "0 characters"},
+		"an unknown reason": {func(d *ReturnDraft) {
+			d.ReasonCode = "AB03"
+		}, ReasonMalformed, "reason_code", "AB03"},
+		"a malformed reason": {func(d *ReturnDraft) {
+			d.ReasonCode = "md06"
+		}, ReasonMalformed, "reason_code", "md06"},
+		"an amount of 2^63": {func(d *ReturnDraft) {
+			d.AmountCentavos = 1 << 63
+		}, ReasonMalformed, "amount_centavos", "9223372036854775808 is more than 9223372036854775807 centavos"},
+		"accepted half a day off": {func(d *ReturnDraft) {
+			d.AcceptedAtUnixMs -= 13 * 3600 * 1000
+		}, ReasonBadEndToEndID, "return_id", "12 h"},
+		"accepted in the future": {func(d *ReturnDraft) {
+			d.AcceptedAtUnixMs += 5001
+		}, ReasonBadAcceptance, "accepted_at_unix_ms", "5 s"},
 	} {
 		draft := good
 		c.spoil(&draft)
 		var invalid *Invalid
-		if _, err := draft.Validate(at); !errors.As(err, &invalid) || invalid.Reason != c.reason || invalid.Field != c.field || !strings.Contains(err.Error(), c.says) {
+		if _, err := draft.Validate(at); !errors.As(err, &invalid) || invalid.Reason != c.reason ||
+			invalid.Field != c.field || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %s of %s that says %s", name, err, c.reason, c.field, c.says)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ports are picked below the range of outgoing connections that Linux has by default. Otherwise a client's connection could
-// take the port of a server that is being restarted, or even connect to itself.
+// Ports are picked below the range of outgoing connections that Linux has by default. Otherwise a client's connection
+// could take the port of a server that is being restarted, or even connect to itself.
 const (
 	lowest = 12_000
 	count  = 18_000

@@ -12,8 +12,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// allowances writes legs 4 of windows that run: holds of now, with the time that is left. Imported they would never end,
-// and without them a bank could spend its cap twice.
+// allowances writes legs 4 of windows that run: holds of now, with the time that is left. Imported they would never
+// end, and without them a bank could spend its cap twice.
 type allowances struct {
 	*Target
 	now   time.Time
@@ -21,9 +21,11 @@ type allowances struct {
 	held  int
 }
 
-// HoldAllowances holds what counts against a cap: of the past, and of what was told. uncapped are payments that a cap in
-// force should count, and that are more than is left of it. It comes after everything that is imported, and may run again.
-func (t *Target) HoldAllowances(ctx context.Context, from Source, told []Told, now time.Time) (held int, uncapped []string, err error) {
+// HoldAllowances holds what counts against a cap: of the past, and of what was told. uncapped are payments that a cap
+// in force should count, and that are more than is left of it. It comes after everything that is imported, and may run
+// again.
+func (t *Target) HoldAllowances(ctx context.Context, from Source, told []Told,
+	now time.Time) (held int, uncapped []string, err error) {
 	a := &allowances{Target: t, now: now}
 	for leg, err := range from.Allowances(ctx, now) {
 		if err != nil {
@@ -122,7 +124,8 @@ type capped struct {
 // caps reads the caps on outflow in force, of all acts the last ones.
 func (t *Target) caps(ctx context.Context) (map[capped]ledger.Act, error) {
 	caps := map[capped]ledger.Act{}
-	filter := tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: uint32(t.EventsMax), Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
+	filter := tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: uint32(t.EventsMax),
+		Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 	for page, err := range pages(ctx, 0, func(from uint64) ([]tb.Transfer, error) {
 		filter.TimestampMin = from
 		return t.Client.GetAccountTransfers(filter)
@@ -158,11 +161,14 @@ func (a *allowances) flush(ctx context.Context) error {
 	if len(a.batch) == 0 {
 		return nil
 	}
-	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) { return a.Client.CreateTransfers(a.batch) })
+	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) {
+		return a.Client.CreateTransfers(a.batch)
+	})
 	for _, result := range results {
 		// With another timeout it was written by a run before.
 		if result.Result != tb.TransferExists && result.Result != tb.TransferExistsWithDifferentTimeout {
-			return fmt.Errorf("the ledger refuses to hold the allowance %v again: %s", a.batch[result.Index].ID, result.Result)
+			return fmt.Errorf("the ledger refuses to hold the allowance %v again: %s", a.batch[result.Index].ID,
+				result.Result)
 		}
 	}
 	a.held, a.batch = a.held+len(a.batch), a.batch[:0]

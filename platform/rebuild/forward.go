@@ -36,9 +36,10 @@ type forward struct {
 	now      time.Time
 	at       uint64                           // the time of the last transfer
 	balances map[ledger.AccountID]*tb.Account // as after everything that is written and in batch; nil: no such account
-	waiting  map[tb.Uint128][]*Told           // by the account that has not enough for it, or by the verdict that it gives back
-	batch    []tb.Transfer
-	result   Forwarded
+	// by the account that has not enough for it, or by the verdict that it gives back
+	waiting map[tb.Uint128][]*Told
+	batch   []tb.Transfer
+	result  Forwarded
 }
 
 // Forward gives each order its reported verdict, without asking a bank again. It goes by the order of the reports; what
@@ -46,7 +47,8 @@ type forward struct {
 // All of it is imported with the times of the reports, behind the past: so lines of statements stand where they stood,
 // and what is killed goes on where it ended.
 func (t *Target) Forward(ctx context.Context, told []Told, pastEnds, now time.Time) (Forwarded, error) {
-	f := &forward{Target: t, pastEnds: pastEnds, now: now, balances: map[ledger.AccountID]*tb.Account{}, waiting: map[tb.Uint128][]*Told{}}
+	f := &forward{Target: t, pastEnds: pastEnds, now: now, balances: map[ledger.AccountID]*tb.Account{},
+		waiting: map[tb.Uint128][]*Told{}}
 	ended, err := f.begin(ctx, told)
 	if err != nil || ended {
 		return f.result, err
@@ -61,7 +63,8 @@ func (t *Target) Forward(ctx context.Context, told []Told, pastEnds, now time.Ti
 	}
 	for first := f.firstWaiting(); first != nil; first = f.firstWaiting() {
 		if _, lacks := f.short(first.Content); lacks == 0 {
-			f.result.Impossible = append(f.result.Impossible, fmt.Sprintf("%s: the ledger does not know %s, which it gives back", first.ID, first.Returns.Original))
+			f.result.Impossible = append(f.result.Impossible,
+				fmt.Sprintf("%s: the ledger does not know %s, which it gives back", first.ID, first.Returns.Original))
 			continue
 		}
 		if err := f.lend(ctx, first); err != nil {
@@ -83,7 +86,9 @@ func (t *Target) Forward(ctx context.Context, told []Told, pastEnds, now time.Ti
 // begin marks where the past ends, or finds out what an earlier run has done.
 func (f *forward) begin(ctx context.Context, told []Told) (ended bool, err error) {
 	begins, ends := ledger.ToldBegins(uint64(f.pastEnds.UnixNano())), ledger.ToldEnds(uint64(f.pastEnds.UnixNano()))
-	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return f.Client.LookupTransfers([]tb.Uint128{begins.ID, ends.ID}) })
+	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
+		return f.Client.LookupTransfers([]tb.Uint128{begins.ID, ends.ID})
+	})
 	if err != nil {
 		return false, err
 	}
@@ -140,7 +145,9 @@ func (f *forward) firstWaiting() (first *Told) {
 			}
 		}
 	}
-	if f.waiting[of] = slices.DeleteFunc(f.waiting[of], func(t *Told) bool { return t == first }); len(f.waiting[of]) == 0 {
+	if f.waiting[of] = slices.DeleteFunc(f.waiting[of], func(t *Told) bool {
+		return t == first
+	}); len(f.waiting[of]) == 0 {
 		delete(f.waiting, of)
 	}
 	return first
@@ -185,7 +192,8 @@ func (t *Target) look(ctx context.Context, ids []tb.Uint128, into map[ledger.Acc
 
 // accountsOf returns the accounts that a content moves money between: pairs of debit and credit, leg by leg.
 func accountsOf(content pix.Content) (ids []ledger.AccountID) {
-	if content.Payer.Validate() != nil || content.Payee.Validate() != nil { // reports of what was rejected may name none
+	// reports of what was rejected may name none
+	if content.Payer.Validate() != nil || content.Payee.Validate() != nil {
 		return nil
 	}
 	for _, leg := range ledger.AppendReserve(nil, pix.EndToEndID{}, content, 0) {
@@ -309,7 +317,8 @@ func (f *forward) refuse(ctx context.Context, t *Told) error {
 		return err
 	}
 	if t.Return {
-		return f.add(ctx, t.At, ledger.AppendReturnReceipt(nil, pix.ReturnID(t.ID), t.Returns, t.Reason, len(known) > 0))
+		return f.add(ctx, t.At, ledger.AppendReturnReceipt(nil, pix.ReturnID(t.ID), t.Returns, t.Reason,
+			len(known) > 0))
 	}
 	return f.add(ctx, t.At, ledger.AppendReceipt(nil, t.ID, t.Content, t.Reason, len(known) > 0))
 }
@@ -325,7 +334,8 @@ const loanBack = "-back"
 func (f *forward) lend(ctx context.Context, t *Told) error {
 	account, lacks := f.short(t.Content)
 	kind, of := ledger.UnpackAccount(account)
-	loan := Loan{Act: ledger.Act{Kind: ledger.LiquidityIn, Bank: of.ISPB, Centavos: lacks, ByCentralBank: true}, ID: loanIDs(t)[0]}
+	loan := Loan{Act: ledger.Act{Kind: ledger.LiquidityIn, Bank: of.ISPB, Centavos: lacks, ByCentralBank: true},
+		ID: loanIDs(t)[0]}
 	from := ledger.IssuanceAccount
 	if kind == ledger.Customer {
 		loan.Act.Kind, loan.Act.Account, loan.ID = ledger.Deposit, of, loanIDs(t)[1]
@@ -429,7 +439,9 @@ func (f *forward) flush(ctx context.Context) error {
 		event := batch[result.Index]
 		marked := ledger.IsMark(&event) && ledger.Result{Status: result.Result}.Exists()
 		if result.Result != tb.TransferLinkedEventFailed && !marked {
-			err = cmp.Or(err, fmt.Errorf("the ledger refuses %v (code %d) of what was reported: %s; nothing after it was written, and nobody may go on before a person has looked", event.ID, event.Code, result.Result))
+			err = cmp.Or(err, fmt.Errorf(
+				"the ledger refuses %v (code %d) of what was reported: %s; nothing after it was written, and nobody may go on before a person has looked",
+				event.ID, event.Code, result.Result))
 		}
 	}
 	return err

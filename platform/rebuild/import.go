@@ -28,7 +28,9 @@ var ErrDone = errors.New("the ledger has its marker, so it is whole: a past come
 // Import brings a past into a ledger that is empty, or that an earlier run has begun to fill: it goes on where that one
 // ended, also after kill -9. It writes no marker, so nobody else writes meanwhile.
 func (t *Target) Import(ctx context.Context, from Source) error {
-	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return t.Client.LookupTransfers([]tb.Uint128{ledger.MarkerID}) })
+	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
+		return t.Client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+	})
 	if err != nil {
 		return err
 	}
@@ -43,7 +45,8 @@ func (t *Target) Import(ctx context.Context, from Source) error {
 		if last.Code != ledger.CodeClockProbe && last.Code != ledger.CodeFunding {
 			return nil // a later step was begun: nothing older is missing
 		}
-		return fmt.Errorf("somebody wrote the transfer %v (code %d) to this ledger at %s, and nothing older can be brought behind it: format a new cluster", last.ID, last.Code, timeOf(last.Timestamp))
+		return fmt.Errorf("somebody wrote the transfer %v (code %d) to this ledger at %s, and nothing older can be brought behind it: format a new cluster",
+			last.ID, last.Code, timeOf(last.Timestamp))
 	}
 	if err := t.importAccounts(ctx, from); err != nil {
 		return err
@@ -70,14 +73,18 @@ func (t *Target) importAccounts(ctx context.Context, from Source) error {
 		return err
 	}
 	if newest.Timestamp > 0 && !newest.AccountFlags().Imported {
-		return fmt.Errorf("somebody made the account %s in this ledger: format a new cluster", ledger.AccountName(newest.ID))
+		return fmt.Errorf("somebody made the account %s in this ledger: format a new cluster",
+			ledger.AccountName(newest.ID))
 	}
 	var batch []tb.Account
 	flush := func() error {
-		results, err := ledger.Ask(ctx, func() ([]tb.AccountEventResult, error) { return t.Client.CreateAccounts(batch) })
+		results, err := ledger.Ask(ctx, func() ([]tb.AccountEventResult, error) {
+			return t.Client.CreateAccounts(batch)
+		})
 		if err == nil && len(results) > 0 {
 			a := batch[results[0].Index]
-			err = fmt.Errorf("the ledger refuses to import the account %s of %s: %s", ledger.AccountName(a.ID), timeOf(a.Timestamp), results[0].Result)
+			err = fmt.Errorf("the ledger refuses to import the account %s of %s: %s", ledger.AccountName(a.ID),
+				timeOf(a.Timestamp), results[0].Result)
 		}
 		if err == nil {
 			t.accounts += len(batch)
@@ -142,10 +149,12 @@ func (t *Target) write(ctx context.Context, batch []tb.Transfer) error {
 			continue
 		}
 		event := batch[result.Index]
-		if newest, err := newestTransfer(ctx, t.Client); err == nil && result.Result == tb.TransferExists && newest.Timestamp >= batch[len(batch)-1].Timestamp {
+		if newest, err := newestTransfer(ctx, t.Client); err == nil && result.Result == tb.TransferExists &&
+			newest.Timestamp >= batch[len(batch)-1].Timestamp {
 			continue
 		}
-		return fmt.Errorf("the ledger refuses to import the transfer %v (code %d) of %s: %s; nothing after it was brought", event.ID, event.Code, timeOf(event.Timestamp), result.Result)
+		return fmt.Errorf("the ledger refuses to import the transfer %v (code %d) of %s: %s; nothing after it was brought",
+			event.ID, event.Code, timeOf(event.Timestamp), result.Result)
 	}
 	t.transfers += len(batch)
 	t.Progress(t.accounts, t.transfers, timeOf(batch[len(batch)-1].Timestamp))
@@ -157,14 +166,18 @@ func (t *Target) End(ctx context.Context, lost ledger.Identity) error {
 	return t.create(ctx, ledger.Rebuilt(lost))
 }
 
-// Mark writes the marker: from then on the ledger is one that others may write to. Its time is of now, so the ledger has
-// an identity of its own: if the lost one comes back, it is another's.
+// Mark writes the marker: from then on the ledger is one that others may write to. Its time is of now, so the ledger
+// has an identity of its own: if the lost one comes back, it is another's.
 func (t *Target) Mark(ctx context.Context) error {
-	ended, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return t.Client.LookupTransfers([]tb.Uint128{ledger.RebuiltID}) })
+	ended, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
+		return t.Client.LookupTransfers([]tb.Uint128{ledger.RebuiltID})
+	})
 	if err != nil {
 		return err
 	}
-	found, err := ledger.Ask(ctx, func() ([]tb.Account, error) { return t.Client.LookupAccounts([]tb.Uint128{ledger.IssuanceAccount}) })
+	found, err := ledger.Ask(ctx, func() ([]tb.Account, error) {
+		return t.Client.LookupAccounts([]tb.Uint128{ledger.IssuanceAccount})
+	})
 	if err != nil {
 		return err
 	}
@@ -176,7 +189,9 @@ func (t *Target) Mark(ctx context.Context) error {
 
 // create creates a transfer that may be there.
 func (t *Target) create(ctx context.Context, transfer tb.Transfer) error {
-	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) { return t.Client.CreateTransfers([]tb.Transfer{transfer}) })
+	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) {
+		return t.Client.CreateTransfers([]tb.Transfer{transfer})
+	})
 	if err == nil && len(results) > 0 && results[0].Result != tb.TransferExists {
 		err = fmt.Errorf("the ledger refuses the transfer with code %d: %s", transfer.Code, results[0].Result)
 	}

@@ -1,5 +1,5 @@
-// Package rebuild makes an empty ledger what a lost one was: it brings the past there, accounts and transfers with their
-// ids and the ledger's times, and then what was reported since.
+// Package rebuild makes an empty ledger what a lost one was: it brings the past there, accounts and transfers with
+// their ids and the ledger's times, and then what was reported since.
 package rebuild
 
 import (
@@ -17,8 +17,8 @@ import (
 // Source is a past. Both come in the ledger's order, with the ledger's times, after one of them.
 type Source interface {
 	Accounts(ctx context.Context, after uint64) iter.Seq2[tb.Account, error]
-	// Chains are what is brought, as it was written. Engines' probes, what begins an identity ends a rebuild or an archived day, holds that no verdict
-	// ended and legs 4 of what has settled are left out: see Kept.
+	// Chains are what is brought, as it was written. Engines' probes, what begins an identity ends a rebuild or an
+	// archived day, holds that no verdict ended and legs 4 of what has settled are left out: see Kept.
 	Chains(ctx context.Context, after uint64) iter.Seq2[[]tb.Transfer, error]
 	// End is the time up to which the past is known.
 	End(ctx context.Context) (time.Time, error)
@@ -40,7 +40,8 @@ func (l Ledger) End(ctx context.Context) (time.Time, error) {
 }
 
 // pages calls ask with the time of the last event that was read, until there are no more.
-func pages[E any](ctx context.Context, after uint64, ask func(from uint64) ([]E, error), timeOf func(*E) uint64) iter.Seq2[[]E, error] {
+func pages[E any](ctx context.Context, after uint64, ask func(from uint64) ([]E, error),
+	timeOf func(*E) uint64) iter.Seq2[[]E, error] {
 	return func(yield func([]E, error) bool) {
 		for {
 			page, err := ledger.Ask(ctx, func() ([]E, error) { return ask(after + 1) })
@@ -67,7 +68,8 @@ func (l Ledger) Accounts(ctx context.Context, after uint64) iter.Seq2[tb.Account
 				return
 			}
 			for _, a := range page {
-				a.DebitsPending, a.DebitsPosted, a.CreditsPending, a.CreditsPosted = tb.Uint128{}, tb.Uint128{}, tb.Uint128{}, tb.Uint128{}
+				a.DebitsPending, a.DebitsPosted, a.CreditsPending, a.CreditsPosted = tb.Uint128{}, tb.Uint128{},
+					tb.Uint128{}, tb.Uint128{}
 				if !yield(a, nil) {
 					return
 				}
@@ -147,7 +149,8 @@ func (l Ledger) ends(ctx context.Context, transfers []tb.Transfer) (map[tb.Uint1
 func (l Ledger) Allowances(ctx context.Context, now time.Time) iter.Seq2[tb.Transfer, error] {
 	return func(yield func(tb.Transfer, error) bool) {
 		longest := uint64(now.Add(-ledger.WindowSecondsMax * time.Second).UnixNano())
-		for page, err := range l.transfers(ctx, tb.QueryFilter{Ledger: ledger.Allowances, Code: ledger.CodeLeg4}, longest) {
+		for page, err := range l.transfers(ctx,
+			tb.QueryFilter{Ledger: ledger.Allowances, Code: ledger.CodeLeg4}, longest) {
 			var decided map[tb.Uint128]tb.Transfer
 			if err == nil {
 				decided, err = l.verdicts(ctx, page)
@@ -159,7 +162,8 @@ func (l Ledger) Allowances(ctx context.Context, now time.Time) iter.Seq2[tb.Tran
 			for _, t := range page {
 				ends := time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout) * time.Second)
 				verdict := decided[ledger.VerdictOf(t.ID)]
-				if t.TransferFlags().Pending && ends.After(now) && verdict.TransferFlags().PostPendingTransfer && !yield(t, nil) {
+				if t.TransferFlags().Pending && ends.After(now) && verdict.TransferFlags().PostPendingTransfer &&
+					!yield(t, nil) {
 					return
 				}
 			}
@@ -188,8 +192,10 @@ func Kept(chain []tb.Transfer, ended map[tb.Uint128]tb.Transfer) []tb.Transfer {
 	var kept []tb.Transfer
 	for _, t := range chain {
 		switch flags := t.TransferFlags(); {
-		case t.Code == ledger.CodeClockProbe, t.Code == ledger.CodeMarker, t.Code == ledger.CodeIdentity, t.Code == ledger.CodeRebuilt, t.Code == ledger.CodeConfirmed, t.Code == ledger.CodeArchived:
-			continue // they are of the lost ledger. This one gets its own: it does not have all that an archive of that one has
+		case t.Code == ledger.CodeClockProbe, t.Code == ledger.CodeMarker, t.Code == ledger.CodeIdentity,
+			t.Code == ledger.CodeRebuilt, t.Code == ledger.CodeConfirmed, t.Code == ledger.CodeArchived:
+			// they are of the lost ledger. This one gets its own: it does not have all that an archive of that one has
+			continue
 		case flags.Pending:
 			if _, end := ended[t.ID]; !end {
 				continue

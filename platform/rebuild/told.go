@@ -46,7 +46,8 @@ func toldIn(record *kgo.Record) (t Told, ok bool) {
 		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
 	}
 	t = Told{
-		At: record.Timestamp, Return: m.OriginalEndToEndId != "", Settled: m.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
+		At: record.Timestamp, Return: m.OriginalEndToEndId != "",
+		Settled: m.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
 		Content: pix.Content{Payer: account(m.Payer), Payee: account(m.Payee), AmountCentavos: m.AmountCentavos},
 	}
 	var wrong, wrongOriginal, wrongReason error
@@ -139,7 +140,9 @@ func (l Log) complete(ctx context.Context, all []Told) error {
 		var m pixv1.PaymentOrder
 		readable := m.UnmarshalVT(record.Value) == nil && m.ReturnOrder != nil
 		t := wanted[m.GetReturnOrder().GetReturnId()]
-		if !readable || t == nil || t.Returns.Reason != 0 || m.ReturnOrder.OriginalEndToEndId != t.Returns.Original.String() || m.ReturnOrder.AmountCentavos != t.Returns.AmountCentavos {
+		if !readable || t == nil || t.Returns.Reason != 0 ||
+			m.ReturnOrder.OriginalEndToEndId != t.Returns.Original.String() ||
+			m.ReturnOrder.AmountCentavos != t.Returns.AmountCentavos {
 			return nil
 		}
 		if reason, err := pix.ParseReason(m.ReturnOrder.ReasonCode); err == nil {

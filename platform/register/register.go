@@ -61,14 +61,16 @@ func New(client tigerbeetle.Client, pageMax int, t *telemetry.Telemetry) *Regist
 	r := &Register{
 		client: client, pageMax: uint32(pageMax), t: t,
 		acts: promauto.With(t.Registry).NewCounterVec(prometheus.CounterOpts{
-			Name: "pix_register_acts_total", Help: "Acts that this process has read from the ledger since its start, by kind; unreadable: records that are no acts, which count as nothing.",
+			Name: "pix_register_acts_total",
+			Help: "Acts that this process has read from the ledger since its start, by kind; unreadable: records that are no acts, which count as nothing.",
 		}, []string{"kind"}),
 		wake: make(chan struct{}, 1), newer: make(chan struct{}),
 	}
 	r.current.Store(&reading{state: newState()})
 	t.Health.Need(Need)
 	promauto.With(t.Registry).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pix_register_age_seconds", Help: "Time since the last question whose answer brought the register up to date; above 2 nothing new is begun.",
+		Name: "pix_register_age_seconds",
+		Help: "Time since the last question whose answer brought the register up to date; above 2 nothing new is begun.",
 	}, func() float64 { return time.Since(r.current.Load().asked).Seconds() })
 	return r
 }

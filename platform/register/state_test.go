@@ -19,7 +19,8 @@ func act(t *rapid.T) ledger.Act {
 	}
 	switch {
 	case a.Kind.OfAccount():
-		a.Account = pix.Account{ISPB: a.Bank, Branch: "0001", Number: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "account")}
+		a.Account = pix.Account{ISPB: a.Bank, Branch: "0001",
+			Number: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "account")}
 	case a.Kind.HasDigest():
 		a.Digest[0] = rapid.SampledFrom([]byte{1, 2, 3}).Draw(t, "digest")
 	case a.Kind.Caps(), a.Kind == ledger.LiquidityIn, a.Kind == ledger.LiquidityOut:
@@ -70,21 +71,27 @@ func TestTheLastActCounts(t *testing.T) {
 		}
 		for _, psp := range []pix.ISPB{"10000001", "10000002", "10000003"} {
 			of := func(a ledger.Act) bool { return a.Bank == psp }
-			joined := slices.IndexFunc(acts, func(a ledger.Act) bool { return a.Kind == ledger.Joined && a.Bank == psp })
+			joined := slices.IndexFunc(acts, func(a ledger.Act) bool {
+				return a.Kind == ledger.Joined && a.Bank == psp
+			})
 			p := state.Participant(psp)
 			if (p != nil) != (joined >= 0) {
 				t.Fatalf("%s is %+v and joined with act %d", psp, p, joined)
 			}
 			i := last(of, ledger.Suspended, ledger.Resumed)
-			if suspended := i >= 0 && acts[i].Kind == ledger.Suspended; state.Suspended(psp) != suspended || p != nil && p.Suspended != suspended {
+			if suspended := i >= 0 && acts[i].Kind == ledger.Suspended; state.Suspended(psp) != suspended || p != nil &&
+				p.Suspended != suspended {
 				t.Fatalf("%s suspended: %v, want %v", psp, state.Suspended(psp), suspended)
 			}
 			notOpen := 0
 			for _, number := range []string{"1", "2"} {
 				account := pix.Account{ISPB: psp, Branch: "0001", Number: number}
 				want := Open
-				if i := last(func(a ledger.Act) bool { return a.Account == account }, ledger.AccountBlocked, ledger.AccountClosed, ledger.AccountReopened); i >= 0 {
-					want = map[ledger.ActKind]AccountState{ledger.AccountBlocked: Blocked, ledger.AccountClosed: Closed}[acts[i].Kind]
+				if i := last(func(a ledger.Act) bool {
+					return a.Account == account
+				}, ledger.AccountBlocked, ledger.AccountClosed, ledger.AccountReopened); i >= 0 {
+					want = map[ledger.ActKind]AccountState{ledger.AccountBlocked: Blocked,
+						ledger.AccountClosed: Closed}[acts[i].Kind]
 				}
 				if got := state.Account(account); got != want {
 					t.Fatalf("account %s is %d, want %d", account, got, want)
@@ -139,11 +146,13 @@ func TestTheLastActCounts(t *testing.T) {
 			for digest := byte(1); digest <= 3; digest++ {
 				this := func(a ledger.Act) bool { return a.Bank == psp && a.Digest == ledger.ActDigest{digest} }
 				i := last(this, ledger.KeyNamed, ledger.KeyRevoked)
-				if got, want := slices.Contains(p.Keys, ledger.ActDigest{digest}), i >= 0 && acts[i].Kind == ledger.KeyNamed; got != want {
+				if got, want := slices.Contains(p.Keys, ledger.ActDigest{digest}),
+					i >= 0 && acts[i].Kind == ledger.KeyNamed; got != want {
 					t.Fatalf("key %d of %s is in use: %v, want %v", digest, psp, got, want)
 				}
 				i = last(this, ledger.SealNamed, ledger.SealRevoked)
-				if i >= 0 && !slices.Contains(p.Seals, Seal{ledger.ActDigest{digest}, acts[i].Kind == ledger.SealRevoked}) {
+				if i >= 0 && !slices.Contains(p.Seals,
+					Seal{ledger.ActDigest{digest}, acts[i].Kind == ledger.SealRevoked}) {
 					t.Fatalf("seal %d of %s: %+v", digest, psp, p.Seals)
 				}
 			}
@@ -172,7 +181,8 @@ func BenchmarkAccountActs(b *testing.B) {
 		d := state.draft()
 		for k := range 8189 {
 			account := pix.Account{ISPB: "10000001", Branch: "0001", Number: fmt.Sprint(i + k + 1)}
-			d.apply(ledger.Act{Kind: ledger.AccountBlocked, Bank: "10000001", Account: account}, time.Unix(0, int64(i+k)))
+			d.apply(ledger.Act{Kind: ledger.AccountBlocked, Bank: "10000001", Account: account},
+				time.Unix(0, int64(i+k)))
 		}
 		state = d.finish()
 	}

@@ -16,7 +16,8 @@ func populations() *rapid.Generator[Population] {
 		banks := rapid.IntRange(2, 1000).Draw(t, "banks")
 		return Population{
 			Banks: banks, Customers: rapid.IntRange(2*banks, 4*banks).Draw(t, "customers"),
-			DepositCentavos: rapid.Uint64Range(1, 1e12).Draw(t, "deposit"), ReserveCentavos: rapid.Uint64Range(1, 1e15).Draw(t, "reserve"),
+			DepositCentavos: rapid.Uint64Range(1, 1e12).Draw(t, "deposit"),
+			ReserveCentavos: rapid.Uint64Range(1, 1e15).Draw(t, "reserve"),
 		}
 	})
 }
@@ -52,7 +53,8 @@ func TestEveryAccountIsValidAndThereOnce(t *testing.T) {
 				deposits += p.DepositOf(p.Special(i, branch))
 			}
 			if number, ok := p.BankNumber(p.Bank(i)); !ok || number != i || p.DepositsOf(i) != deposits {
-				t.Fatalf("bank %d is number %d, %v, with deposits of %d, want %d", i, number, ok, p.DepositsOf(i), deposits)
+				t.Fatalf("bank %d is number %d, %v, with deposits of %d, want %d", i, number, ok,
+					p.DepositsOf(i), deposits)
 			}
 		}
 		for _, stranger := range []pix.ISPB{p.Bank(-1), p.Bank(p.Banks), "ABCDEFGH"} {
@@ -68,7 +70,8 @@ func TestEveryAccountIsValidAndThereOnce(t *testing.T) {
 
 func TestOnlyTheRichOwnMoreThanTheReserve(t *testing.T) {
 	p := Population{Banks: 2, Customers: 4, DepositCentavos: 10, ReserveCentavos: 1000}
-	for branch, want := range map[string]uint64{OrdinaryBranch: 10, RichBranch: 2000, SilentBranch: 0, LateBranch: 0, BlockedBranch: 0, ClosedBranch: 0, "1234": 0} {
+	for branch, want := range map[string]uint64{OrdinaryBranch: 10, RichBranch: 2000, SilentBranch: 0, LateBranch: 0,
+		BlockedBranch: 0, ClosedBranch: 0, "1234": 0} {
 		if got := p.DepositOf(p.Special(0, branch)); got != want {
 			t.Errorf("branch %s owns %d, want %d", branch, got, want)
 		}
@@ -99,7 +102,9 @@ func TestValidateNamesTheVariableAndTheValue(t *testing.T) {
 		{func(p *Population) { p.DepositCentavos = 0 }, "SANDBOX_DEPOSIT_CENTAVOS is 0"},
 		{func(p *Population) { p.DepositCentavos = 1e12 + 1 }, "SANDBOX_DEPOSIT_CENTAVOS is 1000000000001"},
 		{func(p *Population) { p.ReserveCentavos = 0 }, "SANDBOX_RESERVE_CENTAVOS is 0"},
-		{func(p *Population) { p.ReserveCentavos = math.MaxUint64 }, "SANDBOX_RESERVE_CENTAVOS is 18446744073709551615"},
+		{func(p *Population) {
+			p.ReserveCentavos = math.MaxUint64
+		}, "SANDBOX_RESERVE_CENTAVOS is 18446744073709551615"},
 	} {
 		var p Population
 		if err := settings.Parse(&p); err != nil {

@@ -48,7 +48,8 @@ func Load(program, purpose string, config any) {
 			Help(os.Stdout, program, purpose, config)
 			os.Exit(ExitOK)
 		default:
-			fmt.Fprintf(os.Stderr, "%s: unexpected argument %q; %s is configured by environment variables, see %s --help\n", program, argument, program, program)
+			fmt.Fprintf(os.Stderr, "%s: unexpected argument %q; %s is configured by environment variables, see %s --help\n",
+				program, argument, program, program)
 			os.Exit(ExitBadUsage)
 		}
 	}
@@ -147,7 +148,8 @@ func checkRange(name string, value reflect.Value, limits string) error {
 	if n, err := fmt.Sscanf(limits, "%g to %g", &low, &high); n != 2 {
 		panic(fmt.Sprintf("the range of %s is %q: %v", name, limits, err))
 	}
-	if number := value.Convert(reflect.TypeFor[float64]()).Float(); !(low <= number && number <= high) { // NaN is neither
+	// NaN is neither
+	if number := value.Convert(reflect.TypeFor[float64]()).Float(); !(low <= number && number <= high) {
 		return fmt.Errorf("%s is %v: it must be from %s", name, value, limits)
 	}
 	return nil

@@ -61,7 +61,8 @@ func TestParseTakesDefaultsAndRefusesWithTheNameAndTheValue(t *testing.T) {
 func TestHelpListsEveryVariable(t *testing.T) {
 	var out bytes.Buffer
 	Help(&out, "sample", "shows help", &sample{})
-	for _, want := range []string{"TEST_BROKERS", "127.0.0.1:9092", "where Kafka is", "TEST_TIMEOUT", "3s", "how long to wait"} {
+	for _, want := range []string{"TEST_BROKERS", "127.0.0.1:9092", "where Kafka is", "TEST_TIMEOUT", "3s",
+		"how long to wait"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help lacks %q:\n%s", want, out.String())
 		}
@@ -116,7 +117,8 @@ func TestValuesOutOfTheirRangeAreNamedAllAtOnce(t *testing.T) {
 	if err := Parse(&config); err != nil {
 		t.Fatalf("the defaults are refused: %v", err)
 	}
-	for _, good := range []ranged{{rangedPart{-time.Second}, 1, 0, 1}, {rangedPart{5 * time.Minute}, 1_000_000, 0.75, 1e15}} {
+	for _, good := range []ranged{{rangedPart{-time.Second}, 1, 0, 1},
+		{rangedPart{5 * time.Minute}, 1_000_000, 0.75, 1e15}} {
 		if err := Check(&good); err != nil {
 			t.Errorf("%+v is refused: %v", good, err)
 		}

@@ -19,7 +19,8 @@ func Version() string {
 	if noted["vcs.revision"] == "" {
 		return "of an unknown commit (go build -buildvcs=true notes it), " + info.GoVersion
 	}
-	text := noted["vcs.revision"][:min(12, len(noted["vcs.revision"]))] + " of " + strings.Replace(noted["vcs.time"], "T", " ", 1)
+	text := noted["vcs.revision"][:min(12, len(noted["vcs.revision"]))] + " of " +
+		strings.Replace(noted["vcs.time"], "T", " ", 1)
 	if noted["vcs.modified"] == "true" {
 		text += ", changed since"
 	}

@@ -22,8 +22,9 @@ var Accesses = []Access{
 	// It publishes payments and shows how they end, dead letters too. Of the payments it reads the first batch of
 	// each partition, and the checkpoints: log and ledger must belong together.
 	// It shows each bank what it is asked, and writes the answers that banks seal.
-	{User: "producer", Writes: []string{Payments, AuthorizationResponses}, Reads: []string{Payments, AuthorizationRequests, Settlements, DeadLetters, Checkpoints},
-		Sees: []string{EngineGroup}}, // for the backlog
+	{User: "producer", Writes: []string{Payments, AuthorizationResponses},
+		Reads: []string{Payments, AuthorizationRequests, Settlements, DeadLetters, Checkpoints},
+		Sees:  []string{EngineGroup}}, // for the backlog
 	// It alone writes how payments end, and what is finished.
 	{User: "clearing-engine", Joins: []string{EngineGroup},
 		Reads:  []string{Payments, AuthorizationResponses, Settlements, DeadLetters, Checkpoints},
@@ -36,9 +37,12 @@ var Accesses = []Access{
 	},
 	// Load and audit: it pays like a bank and reads what the audit needs. The chaos test, which
 	// also forges responses, is Admin.
-	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters, Checkpoints}, Sees: []string{EngineGroup}},
+	{User: "loadtest", Foreign: true, Writes: []string{Payments},
+		Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters, Checkpoints},
+		Sees:  []string{EngineGroup}},
 	// The control room shows all messages, and writes none.
-	{User: "room", Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters, Checkpoints}, Sees: []string{EngineGroup}},
+	{User: "room", Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters,
+		Checkpoints}, Sees: []string{EngineGroup}},
 }
 
 // ParticipantAccess is the access of a bank's own program: it answers for the bank, whose seal decides
@@ -46,5 +50,6 @@ var Accesses = []Access{
 // others end: for both the front door asks for the bank's key.
 func ParticipantAccess(psp pix.ISPB) Access {
 	name := "participant-" + string(psp)
-	return Access{User: name, Foreign: true, Joins: []string{name}, Reads: []string{AuthorizationRequests}, Writes: []string{AuthorizationResponses}}
+	return Access{User: name, Foreign: true, Joins: []string{name}, Reads: []string{AuthorizationRequests},
+		Writes: []string{AuthorizationResponses}}
 }

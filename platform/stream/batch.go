@@ -53,7 +53,8 @@ func newUnpacker(bytesMax int, paced bool) *unpacker {
 	decoder := sync.OnceValues(func() (*zstd.Decoder, error) {
 		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(uint64(bytesMax))) //nolint:gosec // positive
 	})
-	return &unpacker{bytesMax: bytesMax, packedMax: math.MaxInt, zstd: decoder, paced: paced, left: batchesPerSecond * bytesMax, at: time.Now()}
+	return &unpacker{bytesMax: bytesMax, packedMax: math.MaxInt, zstd: decoder, paced: paced,
+		left: batchesPerSecond * bytesMax, at: time.Now()}
 }
 
 // of bounds what is unpacked to what may be written to a topic.
@@ -223,13 +224,16 @@ func CheckBatch(raw []byte, bytesMax int) error {
 	case batch.Magic != 2:
 		return fmt.Errorf("%w: the magic byte is %d: it must be 2", kerr.CorruptMessage, batch.Magic)
 	case int(batch.Length) != len(raw)-batchLengthEnd:
-		return fmt.Errorf("%w: the batch says %d bytes and has %d", kerr.CorruptMessage, batch.Length, len(raw)-batchLengthEnd)
+		return fmt.Errorf("%w: the batch says %d bytes and has %d", kerr.CorruptMessage, batch.Length,
+			len(raw)-batchLengthEnd)
 	case uint32(batch.CRC) != crc32.Checksum(raw[batchCRCEnd:], castagnoli): //nolint:gosec // the same bits
 		return fmt.Errorf("%w: the checksum is wrong", kerr.CorruptMessage)
 	case batch.NumRecords < 1 || batch.LastOffsetDelta != batch.NumRecords-1:
-		return fmt.Errorf("%w: %d records cannot end at place %d", kerr.InvalidRecord, batch.NumRecords, batch.LastOffsetDelta)
+		return fmt.Errorf("%w: %d records cannot end at place %d", kerr.InvalidRecord, batch.NumRecords,
+			batch.LastOffsetDelta)
 	}
-	records, err := newUnpacker(bytesMax, false).Decompress(batch.Records, kgo.CompressionCodecType(batch.Attributes&compressionBits))
+	records, err := newUnpacker(bytesMax, false).Decompress(batch.Records,
+		kgo.CompressionCodecType(batch.Attributes&compressionBits))
 	if err != nil {
 		return fmt.Errorf("%w: %w", kerr.InvalidRecord, err)
 	}

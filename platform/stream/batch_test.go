@@ -18,7 +18,8 @@ import (
 func compressed(t testing.TB, data []byte) map[kgo.CompressionCodecType][]byte {
 	t.Helper()
 	all := map[kgo.CompressionCodecType][]byte{}
-	for _, codec := range []kgo.CompressionCodec{kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()} {
+	for _, codec := range []kgo.CompressionCodec{kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(),
+		kgo.ZstdCompression()} {
 		compressor, err := kgo.DefaultCompressor(codec)
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +36,8 @@ func compressed(t testing.TB, data []byte) map[kgo.CompressionCodecType][]byte {
 	for _, part := range [][]byte{data[:half], data[half:]} {
 		compressor, _ := kgo.DefaultCompressor(kgo.SnappyCompression())
 		block, _ := compressor.Compress(new(bytes.Buffer), part)
-		java = append(append(java, byte(len(block)>>24), byte(len(block)>>16), byte(len(block)>>8), byte(len(block))), block...)
+		java = append(append(java, byte(len(block)>>24), byte(len(block)>>16), byte(len(block)>>8),
+			byte(len(block))), block...)
 	}
 	all[javaSnappy] = java
 	return all
@@ -73,12 +75,14 @@ func TestWhatIsUnpackedIsBounded(t *testing.T) {
 		empty = append(empty, hostile.Record(i, nil)...)
 	}
 	headers := hostile.Record(0, nil)
-	headers = kbin.AppendVarint(headers[1:len(headers)-1], most/headerBytes) // without its length and its number of headers
-	headers = append(headers, make([]byte, 2*most/headerBytes)...)           // a key and a value of no bytes
+	// without its length and its number of headers
+	headers = kbin.AppendVarint(headers[1:len(headers)-1], most/headerBytes)
+	headers = append(headers, make([]byte, 2*most/headerBytes)...) // a key and a value of no bytes
 	headers = append(kbin.AppendVarint(nil, int32(len(headers))), headers...)
 	for what, records := range map[string][]byte{"empty records": empty, "empty headers": headers} {
 		for codec, packed := range compressed(t, records) {
-			if _, err := u.Decompress(packed, codecOf(codec)); len(records) > most/10 || !errors.Is(err, kgo.ErrMaxDecompress) {
+			if _, err := u.Decompress(packed, codecOf(codec)); len(records) > most/10 ||
+				!errors.Is(err, kgo.ErrMaxDecompress) {
 				t.Errorf("codec %d: %d bytes of %s: %v", codec, len(records), what, err)
 			}
 		}
@@ -114,7 +118,8 @@ func TestWhatIsUnpackedInASecondIsBounded(t *testing.T) {
 
 // Whoever may write to a topic chooses these bytes.
 func FuzzUnpack(f *testing.F) {
-	for codec, packed := range compressed(f, append(hostile.Record(0, []byte("one")), hostile.Record(1, make([]byte, 1000))...)) {
+	for codec, packed := range compressed(f,
+		append(hostile.Record(0, []byte("one")), hostile.Record(1, make([]byte, 1000))...)) {
 		f.Add(packed, byte(codecOf(codec)))
 		f.Add(packed[:len(packed)/2], byte(codecOf(codec)))
 	}
@@ -140,7 +145,8 @@ func FuzzBatch(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, batch := range []*hostile.Batch{hostile.New(0, []byte("one"), []byte("two")), hostile.Garbage(0), hostile.Claim(0, 1<<20), bomb} {
+	for _, batch := range []*hostile.Batch{hostile.New(0, []byte("one"), []byte("two")), hostile.Garbage(0),
+		hostile.Claim(0, 1<<20), bomb} {
 		f.Add(batch.Attributes, batch.NumRecords, batch.LastOffsetDelta, batch.Records)
 	}
 	const most = 64 << 10

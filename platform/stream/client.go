@@ -79,7 +79,8 @@ func Commit(ctx context.Context, client *kgo.Client, topic string, offsets map[i
 // in-sync replicas, idempotent, never creating topics. It does not wait for a broker.
 //
 // name identifies the client in logs, in metrics and at the broker.
-func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry, options ...kgo.Opt) (*kgo.Client, error) {
+func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry,
+	options ...kgo.Opt) (*kgo.Client, error) {
 	shared, err := config.options(dial)
 	if err != nil {
 		return nil, err
@@ -93,8 +94,10 @@ func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry,
 		// An order in an aborted transaction was never given.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Without stack traces: what the client cannot read, others wrote.
-		kgo.WithLogger(kzap.New(t.Log.Named(name).WithOptions(zap.AddStacktrace(zap.DPanicLevel)), kzap.Level(kgo.LogLevelWarn))),
-		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(), kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),
+		kgo.WithLogger(kzap.New(t.Log.Named(name).WithOptions(zap.AddStacktrace(zap.DPanicLevel)),
+			kzap.Level(kgo.LogLevelWarn))),
+		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(),
+			kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),
 	)
 	client, err := kgo.NewClient(append(shared, options...)...)
 	if err != nil {

@@ -32,7 +32,8 @@ func TestEnginesOfTwoVersionsReadEachOthersHints(t *testing.T) {
 		if h := ReadHint(base, text); h.Base != base || h.Taken != taken || !slices.Equal(h.Spans, spans) {
 			t.Fatalf("%v and %d are read as %+v", spans, taken, h)
 		}
-		if h := ReadHint(base, "1:"+base64.RawStdEncoding.EncodeToString(earlier)); h.Taken != -1 || !slices.Equal(h.Spans, spans) {
+		if h := ReadHint(base, "1:"+base64.RawStdEncoding.EncodeToString(earlier)); h.Taken != -1 ||
+			!slices.Equal(h.Spans, spans) {
 			t.Fatalf("%v of an earlier version is read as %+v", spans, h)
 		}
 		packed, err := base64.RawStdEncoding.DecodeString(text[2:])
@@ -48,7 +49,9 @@ func TestEnginesOfTwoVersionsReadEachOthersHints(t *testing.T) {
 			at += int64(gap + length)
 		}
 		for offset := base; offset < at+10; offset++ {
-			if want := slices.ContainsFunc(spans, func(s Span) bool { return s.From <= offset && offset < s.To }); read.Holds(offset) != want {
+			if want := slices.ContainsFunc(spans, func(s Span) bool {
+				return s.From <= offset && offset < s.To
+			}); read.Holds(offset) != want {
 				t.Fatalf("an earlier version reads %v with %d as %v at %d", spans, taken, read.Spans, offset)
 			}
 		}

@@ -41,7 +41,8 @@ func TestWatchTellsTheTruth(t *testing.T) {
 	says := func(what, want string) {
 		t.Helper()
 		said := ""
-		for deadline := time.Now().Add(2 * (watchInterval + watchTimeout)); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * (watchInterval + watchTimeout)); time.Now().Before(deadline); time.Sleep(
+			20 * time.Millisecond) {
 			if said = eyes.Health.Problems()[KafkaNeed]; said == want || want != "" && strings.Contains(said, want) {
 				return
 			}
@@ -72,7 +73,8 @@ func TestWatchTellsTheTruth(t *testing.T) {
 // A record goes to its partition. Producing to an unknown topic does not create it.
 func TestProducing(t *testing.T) {
 	broker := kit.StartBroker(t, kfake.SeedTopics(1, Payments))
-	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))
+	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,9 +87,11 @@ func TestProducing(t *testing.T) {
 		want   error
 	}{
 		{"a message", kgo.Record{Topic: Payments, Value: []byte("x")}, nil},
-		{"a dead letter with the largest payload", kgo.Record{Topic: Payments, Value: make([]byte, DeadLetterPayloadBytesMax+1024)}, nil},
+		{"a dead letter with the largest payload",
+			kgo.Record{Topic: Payments, Value: make([]byte, DeadLetterPayloadBytesMax+1024)}, nil},
 		{"more than fits", kgo.Record{Topic: Payments, Value: make([]byte, MessageBytesMax)}, kerr.MessageTooLarge},
-		{"a topic that nobody made", kgo.Record{Topic: "pix.paymentz", Value: []byte("x")}, kerr.UnknownTopicOrPartition},
+		{"a topic that nobody made", kgo.Record{Topic: "pix.paymentz", Value: []byte("x")},
+			kerr.UnknownTopicOrPartition},
 	} {
 		if err := client.ProduceSync(ctx, &c.record).FirstErr(); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.what, err, c.want)
@@ -122,7 +126,8 @@ func TestAPartitionThatComesLaterDoesNotWaitLong(t *testing.T) {
 	client.AddConsumePartitions(only(1))
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 	defer cancel()
-	if err := client.ProduceSync(ctx, &kgo.Record{Topic: Settlements, Partition: 1, Value: []byte("x")}).FirstErr(); err != nil {
+	if err := client.ProduceSync(ctx,
+		&kgo.Record{Topic: Settlements, Partition: 1, Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	if fetches := client.PollFetches(ctx); fetches.NumRecords() != 1 {
@@ -134,18 +139,20 @@ func TestAPartitionThatComesLaterDoesNotWaitLong(t *testing.T) {
 // unless its partition is the first one with records: others could keep it back.
 func TestABatchFitsIntoAFetch(t *testing.T) {
 	broker := kit.StartBroker(t, kfake.SeedTopics(2, Payments))
-	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	const count = 10_000
 	for range count {
-		client.Produce(t.Context(), &kgo.Record{Topic: Payments, Value: make([]byte, 100)}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-		})
+		client.Produce(t.Context(), &kgo.Record{Topic: Payments, Value: make([]byte, 100)},
+			func(_ *kgo.Record, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
 	}
 	if err := client.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -179,7 +186,8 @@ func TestLookPassesOverAnAbortedTransaction(t *testing.T) {
 	if err := aborted.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
-	if err := aborted.ProduceSync(t.Context(), &kgo.Record{Topic: Payments, Value: []byte("never given")}).FirstErr(); err != nil {
+	if err := aborted.ProduceSync(t.Context(),
+		&kgo.Record{Topic: Payments, Value: []byte("never given")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	if err := aborted.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
@@ -191,7 +199,8 @@ func TestLookPassesOverAnAbortedTransaction(t *testing.T) {
 		if err != nil || found == nil || found.Next != 1 || found.Err != nil {
 			t.Fatalf("Look finds %+v, %v: want nothing for a client before offset 1", found, err)
 		}
-		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: Payments, Value: make([]byte, MessageBytesMax*2/3)}).FirstErr(); err != nil {
+		if err := client.ProduceSync(t.Context(),
+			&kgo.Record{Topic: Payments, Value: make([]byte, MessageBytesMax*2/3)}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -44,7 +44,8 @@ func LastRecords(ctx context.Context, client *kgo.Client, topic string, take fun
 					return fmt.Errorf("cannot read offset %d of %s, partition %d: %w", offset, topic, partition, err)
 				}
 			}
-			read, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic, Partition: partition},
+			read, _ := kgo.ProcessFetchPartition(
+				kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic, Partition: partition},
 				tail, newUnpacker(MessageBytesMax, false), nil)
 			at := slices.IndexFunc(read.Records, func(r *kgo.Record) bool { return r.Offset == offset })
 			if at >= 0 && take(read.Records[at]) {
@@ -57,7 +58,8 @@ func LastRecords(ctx context.Context, client *kgo.Client, topic string, take fun
 
 // fetchTails fetches the batch with the last record of each partition that has records, in one request
 // for each leader.
-func fetchTails(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail, bounds map[int32]Bounds) (map[int32]*kmsg.FetchResponseTopicPartition, error) {
+func fetchTails(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail,
+	bounds map[int32]Bounds) (map[int32]*kmsg.FetchResponseTopicPartition, error) {
 	requests := map[int32]*kmsg.FetchRequest{}
 	for partition, b := range bounds {
 		if b.Start >= b.End {

@@ -55,7 +55,8 @@ func FollowAdded(ctx context.Context, client *kgo.Client, reads map[string]map[i
 		ends.Each(func(o kadm.ListedOffset) {
 			if !known.Lookup(o.Topic, o.Partition) {
 				known.Add(o.Topic, o.Partition)
-				client.AddConsumePartitions(map[string]map[int32]kgo.Offset{o.Topic: {o.Partition: kgo.NewOffset().At(0)}})
+				client.AddConsumePartitions(
+					map[string]map[int32]kgo.Offset{o.Topic: {o.Partition: kgo.NewOffset().At(0)}})
 			}
 		})
 	}
@@ -90,7 +91,8 @@ func BoundsOf(ctx context.Context, client *kgo.Client, topic string) (map[int32]
 // HashBatches returns a hash of the batch at an offset of each partition. The batches need
 // not be readable. Kafka never changes a batch, and it holds its producer's id and
 // timestamps, so two logs do not begin with an equal one.
-func HashBatches(ctx context.Context, client *kgo.Client, topic string, offsets map[int32]int64) (map[int32][16]byte, error) {
+func HashBatches(ctx context.Context, client *kgo.Client, topic string,
+	offsets map[int32]int64) (map[int32][16]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	detail, err := describe(ctx, client, topic)
@@ -110,7 +112,8 @@ func HashBatches(ctx context.Context, client *kgo.Client, topic string, offsets 
 			mu.Lock()
 			defer mu.Unlock()
 			if failed != nil {
-				err = fmt.Errorf("cannot read the batch at offset %d of %s, partition %d: %w", offset, topic, partition, failed)
+				err = fmt.Errorf("cannot read the batch at offset %d of %s, partition %d: %w", offset, topic,
+					partition, failed)
 			}
 			hashes[partition] = hash
 		})
@@ -132,7 +135,8 @@ func describe(ctx context.Context, client *kgo.Client, topic string) (kadm.Topic
 
 // fetchStored returns what the broker stores at an offset. It begins with a whole batch, which
 // need not be readable.
-func fetchStored(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail, partition int32, offset int64, isolation int8) (*kmsg.FetchResponseTopicPartition, error) {
+func fetchStored(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail, partition int32, offset int64,
+	isolation int8) (*kmsg.FetchResponseTopicPartition, error) {
 	if err := topic.Partitions[partition].Err; err != nil {
 		return nil, err
 	}
@@ -170,7 +174,8 @@ func addFetch(request *kmsg.FetchRequest, partition int32, offset int64, bytesMa
 }
 
 // sendFetch returns what a leader answers about the partitions of a fetch.
-func sendFetch(ctx context.Context, client *kgo.Client, leader int32, request *kmsg.FetchRequest) ([]kmsg.FetchResponseTopicPartition, error) {
+func sendFetch(ctx context.Context, client *kgo.Client, leader int32,
+	request *kmsg.FetchRequest) ([]kmsg.FetchResponseTopicPartition, error) {
 	answer, err := client.Broker(int(leader)).Request(ctx, request)
 	if err != nil {
 		return nil, err
@@ -213,7 +218,8 @@ func hashBatch(batch []byte) (hash [16]byte, err error) {
 
 // KeyAt returns the key of the record at an offset, also if its transaction is open, and the
 // producer id of its batch. The key is empty if the record cannot be read.
-func KeyAt(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64, bytesMax int) (key string, producer int64, err error) {
+func KeyAt(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64,
+	bytesMax int) (key string, producer int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	detail, err := describe(ctx, client, topic)
@@ -229,7 +235,8 @@ func KeyAt(ctx context.Context, client *kgo.Client, topic string, partition int3
 	if err := batch.ReadFrom(stored.RecordBatches); err != nil {
 		return "", 0, err
 	}
-	read, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic, Partition: partition}, stored, unpacker, nil)
+	read, _ := kgo.ProcessFetchPartition(
+		kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic, Partition: partition}, stored, unpacker, nil)
 	if len(read.Records) > 0 && read.Records[0].Offset == offset {
 		key = string(read.Records[0].Key)
 	}

@@ -19,7 +19,9 @@ import (
 func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 	const partitions = 50
 	broker := kit.StartBroker(t, kfake.SeedTopics(partitions, "topic"))
-	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "patient", eyes(), kgo.DefaultProduceTopic("topic"), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "patient", eyes(),
+		kgo.DefaultProduceTopic("topic"), kgo.MetadataMinAge(50*time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,10 @@ func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 	// not tried to send yet when it learns that the broker is away.
 	produced := make(chan error, partitions)
 	for partition := range int32(partitions) {
-		client.Produce(context.Background(), &kgo.Record{Partition: partition, Value: []byte("without it")}, func(_ *kgo.Record, err error) { produced <- err })
+		client.Produce(context.Background(), &kgo.Record{Partition: partition, Value: []byte("without it")},
+			func(_ *kgo.Record, err error) {
+				produced <- err
+			})
 		select {
 		case err := <-produced:
 			t.Fatalf("given up: %v", err)

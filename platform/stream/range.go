@@ -34,7 +34,8 @@ func ReadTopic(ctx context.Context, config Config, topic string, take func(*kgo.
 
 // ReadRange calls take with each committed record of a partition from an offset on, in their order, and returns
 // once it has read up to end. It passes over what no client can read.
-func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string, partition int32, from, end int64, take func(*kgo.Record)) error {
+func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string, partition int32, from, end int64,
+	take func(*kgo.Record)) error {
 	if from >= end {
 		return nil
 	}
@@ -75,7 +76,8 @@ func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string,
 		case next > before:
 			since = time.Now()
 		case time.Since(since) > rangePatience:
-			return fmt.Errorf("%s, partition %d: nothing at offset %d for %s: %w", topic, partition, next, rangePatience, fetches.Err())
+			return fmt.Errorf("%s, partition %d: nothing at offset %d for %s: %w", topic, partition, next,
+				rangePatience, fetches.Err())
 		default:
 			behind, _, err := config.Behind(ctx, client, topic, partition, next)
 			if err == nil && behind > next {

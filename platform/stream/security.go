@@ -96,10 +96,12 @@ func dialer(dial host.Dial, secured *tls.Config) host.Dial {
 func (c Config) tls() (*tls.Config, error) {
 	if !c.TLS {
 		for _, file := range []struct{ variable, value string }{
-			{"KAFKA_TLS_CA_FILE", c.TLSCAFile}, {"KAFKA_TLS_CERT_FILE", c.TLSCertFile}, {"KAFKA_TLS_KEY_FILE", c.TLSKeyFile},
+			{"KAFKA_TLS_CA_FILE", c.TLSCAFile}, {"KAFKA_TLS_CERT_FILE", c.TLSCertFile},
+			{"KAFKA_TLS_KEY_FILE", c.TLSKeyFile},
 		} {
 			if file.value != "" {
-				return nil, fmt.Errorf("%s is %q, but KAFKA_TLS is false: set KAFKA_TLS=true, or leave it empty", file.variable, file.value)
+				return nil, fmt.Errorf("%s is %q, but KAFKA_TLS is false: set KAFKA_TLS=true, or leave it empty",
+					file.variable, file.value)
 			}
 		}
 		return nil, nil
@@ -116,12 +118,14 @@ func (c Config) tls() (*tls.Config, error) {
 		}
 	}
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		return nil, fmt.Errorf("KAFKA_TLS_CERT_FILE is %q and KAFKA_TLS_KEY_FILE %q: give both or none", c.TLSCertFile, c.TLSKeyFile)
+		return nil, fmt.Errorf("KAFKA_TLS_CERT_FILE is %q and KAFKA_TLS_KEY_FILE %q: give both or none", c.TLSCertFile,
+			c.TLSKeyFile)
 	}
 	if c.TLSCertFile != "" {
 		certificate, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSKeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("KAFKA_TLS_CERT_FILE %s and KAFKA_TLS_KEY_FILE %s: %w", c.TLSCertFile, c.TLSKeyFile, err)
+			return nil, fmt.Errorf("KAFKA_TLS_CERT_FILE %s and KAFKA_TLS_KEY_FILE %s: %w", c.TLSCertFile,
+				c.TLSKeyFile, err)
 		}
 		config.Certificates = []tls.Certificate{certificate}
 	}
@@ -130,7 +134,8 @@ func (c Config) tls() (*tls.Config, error) {
 
 func (c Config) password() (string, error) {
 	if (c.SASLUser == "") != (c.SASLPasswordFile == "") {
-		return "", fmt.Errorf("KAFKA_SASL_USER is %q and KAFKA_SASL_PASSWORD_FILE %q: give both or none", c.SASLUser, c.SASLPasswordFile)
+		return "", fmt.Errorf("KAFKA_SASL_USER is %q and KAFKA_SASL_PASSWORD_FILE %q: give both or none", c.SASLUser,
+			c.SASLPasswordFile)
 	}
 	if c.SASLUser == "" {
 		return "", nil

@@ -31,10 +31,12 @@ func startSecured(t *testing.T) (*kfake.Cluster, Config) {
 	t.Helper()
 	pair := httptest.NewTLSServer(nil) // for its certificate, which is good for 127.0.0.1
 	pair.Close()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.TLS(pair.TLS), kfake.SeedTopics(1, Payments, AuthorizationResponses),
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.TLS(pair.TLS),
+		kfake.SeedTopics(1, Payments, AuthorizationResponses),
 		kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", Admin, "all"),
 		kfake.User("SCRAM-SHA-512", "bank", password, kfake.ACL{
-			Resource: kmsg.ACLResourceTypeTopic, Name: AuthorizationResponses, Pattern: kmsg.ACLResourcePatternTypeLiteral,
+			Resource: kmsg.ACLResourceTypeTopic, Name: AuthorizationResponses,
+			Pattern:   kmsg.ACLResourcePatternTypeLiteral,
 			Operation: kmsg.ACLOperationWrite, Allow: true,
 		}))
 	if err != nil {
@@ -42,10 +44,12 @@ func startSecured(t *testing.T) (*kfake.Cluster, Config) {
 	}
 	t.Cleanup(cluster.Close)
 	authority := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(authority,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return cluster, Config{Brokers: cluster.ListenAddrs(), TLS: true, TLSCAFile: authority, SASLUser: "bank", SASLPasswordFile: passwordFile(t, password)}
+	return cluster, Config{Brokers: cluster.ListenAddrs(), TLS: true, TLSCAFile: authority, SASLUser: "bank",
+		SASLPasswordFile: passwordFile(t, password)}
 }
 
 func passwordFile(t *testing.T, holds string) string {
@@ -75,10 +79,12 @@ func TestWhoHasTheKeysGetsInAndMayDoWhatIsAllowed(t *testing.T) {
 	if err := Reach(ctx, client); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.ProduceSync(ctx, &kgo.Record{Topic: AuthorizationResponses, Value: []byte("x")}).FirstErr(); err != nil {
+	if err := client.ProduceSync(ctx,
+		&kgo.Record{Topic: AuthorizationResponses, Value: []byte("x")}).FirstErr(); err != nil {
 		t.Errorf("what is allowed: %v", err)
 	}
-	if err := client.ProduceSync(ctx, &kgo.Record{Topic: Payments, Value: []byte("x")}).FirstErr(); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+	if err := client.ProduceSync(ctx, &kgo.Record{Topic: Payments, Value: []byte("x")}).FirstErr(); !errors.Is(err,
+		kerr.TopicAuthorizationFailed) {
 		t.Errorf("what is not: got %v, want TOPIC_AUTHORIZATION_FAILED", err)
 	}
 }
@@ -96,22 +102,28 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 		{"a user that is not there", closed, func(c *Config) { c.SASLUser = "nobody" }, nil},
 		{"no user", closed, func(c *Config) { c.SASLUser, c.SASLPasswordFile = "", "" }, nil},
 		{"no TLS", "no broker of KAFKA_BROKERS answers", func(c *Config) { c.TLS, c.TLSCAFile = false, "" }, nil},
-		{"TLS, and the broker has none", "no broker of KAFKA_BROKERS answers", func(c *Config) { c.Brokers = []string{open.Address} }, nil},
+		{"TLS, and the broker has none", "no broker of KAFKA_BROKERS answers", func(c *Config) {
+			c.Brokers = []string{open.Address}
+		}, nil},
 		{"another authority", "KAFKA_TLS_CA_FILE must hold the authority", func(c *Config) { c.TLSCAFile = "" }, nil},
 		{"a certificate for another name", "must name the addresses of KAFKA_BROKERS", func(c *Config) {
 			_, port, _ := strings.Cut(c.Brokers[0], ":")
 			c.Brokers = []string{"localhost:" + port}
 		}, nil},
-		{"another password, as Kafka and Redpanda answer", "the password in KAFKA_SASL_PASSWORD_FILE is wrong", func(c *Config) { c.SASLPasswordFile = passwordFile(t, guessed) }, kerr.SaslAuthenticationFailed},
+		{"another password, as Kafka and Redpanda answer", "the password in KAFKA_SASL_PASSWORD_FILE is wrong",
+			func(c *Config) {
+				c.SASLPasswordFile = passwordFile(t, guessed)
+			}, kerr.SaslAuthenticationFailed},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			if c.answer != nil {
-				cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) {
-					cluster.KeepControl()
-					response := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-					response.ErrorCode = c.answer.Code
-					return response, nil, true
-				})
+				cluster.ControlKey(int16(kmsg.SASLAuthenticate),
+					func(request kmsg.Request) (kmsg.Response, error, bool) {
+						cluster.KeepControl()
+						response := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+						response.ErrorCode = c.answer.Code
+						return response, nil, true
+					})
 			}
 			config := right
 			c.change(&config)
@@ -133,7 +145,8 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 			}()
 			defer func() { cancel(); <-ended }()
 			said := ""
-			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(
+				20 * time.Millisecond) {
 				if said = eyes.Health.Problems()[KafkaNeed]; strings.Contains(said, c.says) {
 					break
 				}
@@ -166,7 +179,8 @@ func TestABrokerMayAskForACertificateToo(t *testing.T) {
 	}
 	certificateFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	if err := errors.Join(
-		os.WriteFile(certificateFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}), 0o600),
+		os.WriteFile(certificateFile,
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}), 0o600),
 		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600),
 	); err != nil {
 		t.Fatal(err)

@@ -10,13 +10,15 @@ import (
 )
 
 func TestTopics(t *testing.T) {
-	keep := map[string]bool{Payments: true, Settlements: true, DeadLetters: true, AuthorizationRequests: false, AuthorizationResponses: false, Checkpoints: true}
+	keep := map[string]bool{Payments: true, Settlements: true, DeadLetters: true, AuthorizationRequests: false,
+		AuthorizationResponses: false, Checkpoints: true}
 	if len(Topics) != len(keep) {
 		t.Errorf("%d topics, want %d", len(Topics), len(keep))
 	}
 	for _, topic := range Topics {
 		if want, ok := keep[topic.Name]; !ok || want != topic.KeepForever {
-			t.Errorf("topic %s: kept forever %v; the audit reads payments, settlements and dead letters whole", topic.Name, topic.KeepForever)
+			t.Errorf("topic %s: kept forever %v; the audit reads payments, settlements and dead letters whole",
+				topic.Name, topic.KeepForever)
 		}
 		delete(keep, topic.Name)
 	}
@@ -29,7 +31,9 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 	}{
 		{func(c *Config) { c.Brokers = nil }, "KAFKA_BROKERS is empty"},
 		{func(c *Config) { c.Brokers = []string{"a:1", " "} }, `KAFKA_BROKERS is "a:1, "`},
-		{func(c *Config) { c.Brokers = []string{"localhost"} }, `KAFKA_BROKERS holds "localhost": it must be host:port`},
+		{func(c *Config) {
+			c.Brokers = []string{"localhost"}
+		}, `KAFKA_BROKERS holds "localhost": it must be host:port`},
 		{func(c *Config) { c.Linger = -1 }, "KAFKA_LINGER is -1ns"},
 		{func(c *Config) { c.Linger = 2 * time.Second }, "KAFKA_LINGER is 2s: it must be from 0s to 1s"},
 	} {

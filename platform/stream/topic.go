@@ -4,12 +4,13 @@ package stream
 
 // The topics. Records are keyed by EndToEndId.
 const (
-	Payments               = "pix.payments"                // pixv1.PaymentOrder
-	AuthorizationRequests  = "pix.authorization-requests"  // pixv1.AuthorizationRequest, in the partition of the order
-	AuthorizationResponses = "pix.authorization-responses" // pixv1.AuthorizationResponse, in the request's reply partition
-	Settlements            = "pix.settlements"             // pixv1.SettlementReport, in the partition of the order
-	DeadLetters            = "pix.dead-letters"            // pixv1.DeadLetter, in the partition of the source
-	Checkpoints            = "pix.checkpoints"             // pixv1.Checkpoint, in the partition that it is about
+	Payments              = "pix.payments"               // pixv1.PaymentOrder
+	AuthorizationRequests = "pix.authorization-requests" // pixv1.AuthorizationRequest, in the partition of the order
+	// pixv1.AuthorizationResponse, in the request's reply partition
+	AuthorizationResponses = "pix.authorization-responses"
+	Settlements            = "pix.settlements"  // pixv1.SettlementReport, in the partition of the order
+	DeadLetters            = "pix.dead-letters" // pixv1.DeadLetter, in the partition of the source
+	Checkpoints            = "pix.checkpoints"  // pixv1.Checkpoint, in the partition that it is about
 )
 
 // EngineGroup is the consumer group of the clearing engines on Payments, BankGroup that of
@@ -58,9 +59,9 @@ func TopicNames() []string {
 	return names
 }
 
-// MessageBytesMax bounds a batch on every topic, whoever writes it. BatchBytesMax bounds those of
-// our programs and all of the authorization topics, where every bank writes to all, and is what a fetch of the engine takes of a partition: of a larger batch it takes
-// nothing, unless its partition is the first one with records. A dead letter holds at most
+// MessageBytesMax bounds a batch on every topic, whoever writes it. BatchBytesMax bounds those of our programs and all
+// of the authorization topics, where every bank writes to all, and is what a fetch of the engine takes of a partition:
+// of a larger batch it takes nothing, unless its partition is the first one with records. A dead letter holds at most
 // DeadLetterPayloadBytesMax of its source, so it always fits.
 const (
 	MessageBytesMax           = 1 << 20

@@ -19,7 +19,8 @@ type Unreadable struct {
 // Look asks the broker what is stored in a partition at an offset, of which the client got
 // nothing. It returns nil if the client can get the record there, or if there is none yet.
 // If what is there has no records for a client (aborted transactions), Err is nil.
-func Look(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64, bytesMax int) (*Unreadable, error) {
+func Look(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64,
+	bytesMax int) (*Unreadable, error) {
 	detail, err := describe(ctx, client, topic)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,8 @@ func Look(ctx context.Context, client *kgo.Client, topic string, partition int32
 
 // Behind returns where to go on in a partition of which nothing can be read at offset, or 0 if
 // something can, or nothing is there. What was aborted has no records for anybody.
-func (c Config) Behind(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error) {
+func (c Config) Behind(ctx context.Context, client *kgo.Client, topic string, partition int32,
+	offset int64) (next int64, aborted bool, err error) {
 	found, err := Look(ctx, client, topic, partition, offset, c.BatchMax())
 	if found == nil {
 		return 0, false, err
@@ -54,14 +56,16 @@ func (u *unpacker) unreadable(topic string, stored *kmsg.FetchResponseTopicParti
 	if end < batchCRCEnd || end > int64(len(stored.RecordBatches)) {
 		return nil // a part of a batch, as brokers send at the end of a response
 	}
-	found := &Unreadable{Batch: stored.RecordBatches[:end], Next: min(batch.FirstOffset+int64(batch.LastOffsetDelta)+1, stored.HighWatermark)}
+	found := &Unreadable{Batch: stored.RecordBatches[:end],
+		Next: min(batch.FirstOffset+int64(batch.LastOffsetDelta)+1, stored.HighWatermark)}
 	if found.Next <= offset {
 		return nil
 	}
 	one := *stored
 	one.RecordBatches = found.Batch
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		KeepControlRecords: true, Offset: offset, IsolationLevel: kgo.ReadCommitted(), Topic: topic, Partition: stored.Partition,
+		KeepControlRecords: true, Offset: offset, IsolationLevel: kgo.ReadCommitted(), Topic: topic,
+		Partition: stored.Partition,
 	}, &one, u, nil)
 	switch {
 	case len(read.Records) > 0 && read.Records[0].Offset == offset:

@@ -90,7 +90,8 @@ type topicLook struct {
 }
 
 // probe looks once. missing says that a topic is not there.
-func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watched Watched, seen map[string]*seenTopic) (missing, err error) {
+func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watched Watched,
+	seen map[string]*seenTopic) (missing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	// Reach first: it tries once and says why it failed. Request would retry until the timeout
@@ -170,8 +171,8 @@ func addBounds(ctx context.Context, client *kgo.Client, found map[string]topicLo
 	}
 }
 
-// take compares a look with what was seen before. whole: no record may be missing at the beginning. It returns true if enough looks found the topic made
-// anew or cut. What is wrong ends when the topic of before is back.
+// take compares a look with what was seen before. whole: no record may be missing at the beginning. It returns true if
+// enough looks found the topic made anew or cut. What is wrong ends when the topic of before is back.
 func (s *seenTopic) take(look topicLook, whole bool) bool {
 	s.now = look.partitions
 	why := s.differs(look, whole)
@@ -216,7 +217,9 @@ func changed(topics []string, seen map[string]*seenTopic) error {
 	var all []error
 	for _, name := range topics {
 		if s := seen[name]; s != nil && s.doubts >= doubtsMax {
-			all = append(all, fmt.Errorf("topic %s was made anew or cut: %s. What it kept is gone, so nothing is begun. Put the topic's own files back, or see TopicsChanged in deploy/runbook.md", name, s.wrong))
+			all = append(all, fmt.Errorf(
+				"topic %s was made anew or cut: %s. What it kept is gone, so nothing is begun. Put the topic's own files back, or see TopicsChanged in deploy/runbook.md",
+				name, s.wrong))
 		}
 	}
 	return errors.Join(all...)
@@ -231,7 +234,8 @@ func mismatched(topics []string, seen map[string]*seenTopic) error {
 	}
 	for _, name := range topics[1:] {
 		if s := seen[name]; s != nil && s.now < first.now {
-			return fmt.Errorf("topic %s has %d partitions and %s has %d: nobody reads the partitions of %s from %d on. Run bootstrap with PARTITIONS=%d, which adds the missing ones", name, s.now, topics[0], first.now, topics[0], s.now, first.now)
+			return fmt.Errorf("topic %s has %d partitions and %s has %d: nobody reads the partitions of %s from %d on. Run bootstrap with PARTITIONS=%d, which adds the missing ones",
+				name, s.now, topics[0], first.now, topics[0], s.now, first.now)
 		}
 	}
 	return nil

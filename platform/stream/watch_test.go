@@ -63,7 +63,8 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 			write := func(topic string, records int) {
 				t.Helper()
 				for range records {
-					if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1}).FirstErr(); err != nil {
+					if err := writer.ProduceSync(t.Context(),
+						&kgo.Record{Topic: topic, Partition: 1}).FirstErr(); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -91,7 +92,9 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 			looks(1) // after the records
 
 			makeAnew(AuthorizationResponses)
-			await("the responses to be renewed", func() bool { return len(renewed) == 1 && renewed[0] == AuthorizationResponses })
+			await("the responses to be renewed", func() bool {
+				return len(renewed) == 1 && renewed[0] == AuthorizationResponses
+			})
 			if looks(1); closed != nil || eyes.Health.Problems()[TopicsNeed] != "" {
 				t.Errorf("after the responses were made anew: %v, %q", closed, eyes.Health.Problems()[TopicsNeed])
 			}
@@ -102,30 +105,39 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 				}
 			}
 			if looks(2); partitions != 4 || eyes.Health.Problems()[TopicsNeed] != "" {
-				t.Errorf("while the orders have fewer partitions: %d, %q", partitions, eyes.Health.Problems()[TopicsNeed])
+				t.Errorf("while the orders have fewer partitions: %d, %q", partitions,
+					eyes.Health.Problems()[TopicsNeed])
 			}
 			if _, err := admin.UpdatePartitions(t.Context(), 8, Payments); err != nil {
 				t.Fatal(err)
 			}
 			await("the wrong number", func() bool {
-				return partitions == 6 && strings.Contains(eyes.Health.Problems()[TopicsNeed], "pix.authorization-requests has 6 partitions and pix.payments has 8") && closed == nil
+				return partitions == 6 &&
+					strings.Contains(eyes.Health.Problems()[TopicsNeed],
+						"pix.authorization-requests has 6 partitions and pix.payments has 8") && closed == nil
 			})
 			for _, topic := range TopicNames()[1:] {
 				if _, err := admin.UpdatePartitions(t.Context(), 8, topic); err != nil {
 					t.Fatal(err)
 				}
 			}
-			await("the right number", func() bool { return partitions == 8 && eyes.Health.Problems()[TopicsNeed] == "" })
+			await("the right number", func() bool {
+				return partitions == 8 && eyes.Health.Problems()[TopicsNeed] == ""
+			})
 
-			if _, err := admin.DeleteRecords(t.Context(), kadm.Offsets{DeadLetters: {1: {Topic: DeadLetters, Partition: 1, At: 2}}}); err != nil {
+			if _, err := admin.DeleteRecords(t.Context(),
+				kadm.Offsets{DeadLetters: {1: {Topic: DeadLetters, Partition: 1, At: 2}}}); err != nil {
 				t.Fatal(err)
 			}
 			await("the cut", func() bool {
-				return closed != nil && strings.Contains(closed.Error(), "topic pix.dead-letters was made anew or cut: partition 1 began at offset 0 and begins at 2") && strings.Contains(eyes.Health.Problems()[TopicsNeed], "TopicsChanged")
+				return closed != nil && strings.Contains(closed.Error(),
+					"topic pix.dead-letters was made anew or cut: partition 1 began at offset 0 and begins at 2") &&
+					strings.Contains(eyes.Health.Problems()[TopicsNeed], "TopicsChanged")
 			})
 			makeAnew(Settlements)
 			await("both", func() bool {
-				return strings.Contains(closed.Error(), "topic pix.settlements was made anew") && strings.Contains(closed.Error(), "pix.dead-letters") && len(renewed) == 1
+				return strings.Contains(closed.Error(), "topic pix.settlements was made anew") &&
+					strings.Contains(closed.Error(), "pix.dead-letters") && len(renewed) == 1
 			})
 		})
 	}

@@ -62,14 +62,16 @@ func Start(service string, config Config, on host.Host) (*Telemetry, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	t := &Telemetry{Log: log, Registry: registry, Health: NewHealth()}
 	registry.MustRegister(t.Health)
 	listener, err := on.Listen("tcp", config.Address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve telemetry on TELEMETRY_ADDRESS %s: %w", config.Address, err)
 	}
-	t.server = &http.Server{Handler: t.routes(config.Profiles || settings.Loopback(config.Address)), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	t.server = &http.Server{Handler: t.routes(config.Profiles || settings.Loopback(config.Address)),
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	go func() {
 		if err := t.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("telemetry stopped serving", zap.Error(err))
@@ -192,7 +194,8 @@ func (h *Health) Problems() map[string]string {
 	return problems
 }
 
-var needMet = prometheus.NewDesc("pix_need_met", "1 while the need of the process is met, else 0; /readyz says why.", []string{"need"}, nil)
+var needMet = prometheus.NewDesc("pix_need_met", "1 while the need of the process is met, else 0; /readyz says why.",
+	[]string{"need"}, nil)
 
 // Describe is the half of prometheus.Collector that needs no values.
 func (h *Health) Describe(ch chan<- *prometheus.Desc) { ch <- needMet }

@@ -36,7 +36,8 @@ func TestReadinessSaysWhatIsWrong(t *testing.T) {
 	if answer.Code != http.StatusOK {
 		t.Fatalf("all needs are met: %d %s", answer.Code, answer.Body)
 	}
-	if !health.Report("tigerbeetle", errors.New("no answer for 3s")) || health.Report("tigerbeetle", errors.New("no answer for 4s")) {
+	if !health.Report("tigerbeetle", errors.New("no answer for 3s")) ||
+		health.Report("tigerbeetle", errors.New("no answer for 4s")) {
 		t.Fatal("Report must return true only when a need becomes healthy or unhealthy")
 	}
 }
@@ -61,10 +62,12 @@ func TestNeedsAreMetrics(t *testing.T) {
 }
 
 func TestConfigNamesTheVariable(t *testing.T) {
-	if err := (Config{LogLevel: "loud", Address: "127.0.0.1:1"}).Validate(); err == nil || !strings.Contains(err.Error(), "LOG_LEVEL") {
+	if err := (Config{LogLevel: "loud", Address: "127.0.0.1:1"}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "LOG_LEVEL") {
 		t.Fatalf("got %v", err)
 	}
-	if err := (Config{LogLevel: "info", Address: "nowhere"}).Validate(); err == nil || !strings.Contains(err.Error(), "TELEMETRY_ADDRESS") {
+	if err := (Config{LogLevel: "info", Address: "nowhere"}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "TELEMETRY_ADDRESS") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -91,7 +94,8 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for path, status := range map[string]int{"/debug/pprof/": c.status, "/debug/pprof/mutex": c.status, "/metrics": http.StatusOK} {
+		for path, status := range map[string]int{"/debug/pprof/": c.status, "/debug/pprof/mutex": c.status,
+			"/metrics": http.StatusOK} {
 			response, err := http.Get("http://" + listener.Addr().String() + path)
 			if err != nil {
 				t.Fatal(err)

@@ -41,7 +41,8 @@ type connection struct {
 func newDoorway(config Config, listener net.Listener) *doorway {
 	pools, most := config.Pools, config.ConnectionsMax
 	d := &doorway{Listener: listener, max: most, idleTimeout: pools.config.StrangerIdleTimeout, strangers: list.New(),
-		known: pools.Pool("connections", "HTTP_CONNECTIONS_MAX", most), unknown: pools.Pool("connections of strangers", "HTTP_CONNECTIONS_MAX", most)}
+		known:   pools.Pool("connections", "HTTP_CONNECTIONS_MAX", most),
+		unknown: pools.Pool("connections of strangers", "HTTP_CONNECTIONS_MAX", most)}
 	d.known.share, d.unknown.share = pools.config.ConnectionsShareMax, pools.config.ConnectionsShareMax
 	d.closed, d.close = context.WithCancel(context.Background())
 	return d

@@ -24,8 +24,10 @@ import (
 // without one.
 func startDoorway(t *testing.T, connections int, strangerIdle time.Duration, change ...func(*Config)) string {
 	t.Helper()
-	pools := NewPools(PoolsConfig{ConnectionsShareMax: 0.25, StrangerIdleTimeout: strangerIdle}, prometheus.NewRegistry())
-	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, BodyBytesMax: 1024, ConnectionsMax: connections, Pools: pools}
+	pools := NewPools(PoolsConfig{ConnectionsShareMax: 0.25, StrangerIdleTimeout: strangerIdle},
+		prometheus.NewRegistry())
+	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience,
+		BodyBytesMax: 1024, ConnectionsMax: connections, Pools: pools}
 	for _, change := range change {
 		change(&config)
 	}
@@ -75,7 +77,8 @@ func TestStrangersDoNotCloseTheDoor(t *testing.T) {
 				from(t, fmt.Sprintf("127.0.0.%d", 1+i%addresses), server, text)
 			}
 			for _, address := range []string{"127.0.0.1", "127.0.1.1"} {
-				if status, err := answered(from(t, address, server, as("10000001")), patience); status != http.StatusOK {
+				if status, err := answered(from(t, address, server, as("10000001")),
+					patience); status != http.StatusOK {
 					t.Errorf("%s, from %d addresses: a bank at %s gets %d %v", name, addresses, address, status, err)
 				}
 			}
@@ -96,7 +99,8 @@ func TestABankHasAShareOfTheConnections(t *testing.T) {
 	}
 	sixth := from(t, "127.0.0.1", server, as("10000001"))
 	text, err := io.ReadAll(sixth) // to its end: it is closed
-	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 429 ") || !strings.Contains(string(text), "10000001 has 5 connections") {
+	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 429 ") ||
+		!strings.Contains(string(text), "10000001 has 5 connections") {
 		t.Errorf("past its share: %s %v", text, err)
 	}
 	if status, err := answered(from(t, "127.0.0.1", server, as("10000002")), patience); status != http.StatusOK {
@@ -129,7 +133,9 @@ func TestABankHasAShareOfTheConnections(t *testing.T) {
 func TestABankHasAShareOfTheConnectionsOverTLS(t *testing.T) {
 	certified := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	defer certified.Close()
-	server := startDoorway(t, 20, patience, func(c *Config) { c.TLS = &tls.Config{Certificates: certified.TLS.Certificates} })
+	server := startDoorway(t, 20, patience, func(c *Config) {
+		c.TLS = &tls.Config{Certificates: certified.TLS.Certificates}
+	})
 	for n, want := range []int{200, 200, 200, 200, 200, 429} {
 		trusted := certified.Client().Transport.(*http.Transport).Clone() // a connection of its own
 		defer trusted.CloseIdleConnections()
@@ -162,7 +168,8 @@ func TestAnAddressIsToldItsShare(t *testing.T) {
 	text, err := io.ReadAll(third)
 	_, body, _ := strings.Cut(string(text), "\r\n\r\n")
 	var problem Problem
-	if err != nil || json.Unmarshal([]byte(body), &problem) != nil || problem.Status != http.StatusTooManyRequests || !strings.Contains(problem.Detail, "127.0.0.1 has 2 connections") {
+	if err != nil || json.Unmarshal([]byte(body), &problem) != nil || problem.Status != http.StatusTooManyRequests ||
+		!strings.Contains(problem.Detail, "127.0.0.1 has 2 connections") {
 		t.Errorf("%q %v", text, err)
 	}
 }
@@ -171,7 +178,8 @@ func TestAnAddressIsToldItsShare(t *testing.T) {
 func TestAConnectionWaitsWhereAllAreKnown(t *testing.T) {
 	server := startDoorway(t, 2, patience)
 	first := from(t, "127.0.0.1", server, as("10000001"))
-	for caller, connection := range map[string]net.Conn{"10000001": first, "10000002": from(t, "127.0.0.2", server, as("10000002"))} {
+	for caller, connection := range map[string]net.Conn{"10000001": first,
+		"10000002": from(t, "127.0.0.2", server, as("10000002"))} {
 		if status, err := answered(connection, patience); status != http.StatusOK {
 			t.Fatal(caller, status, err)
 		}
@@ -189,7 +197,8 @@ func TestAConnectionWaitsWhereAllAreKnown(t *testing.T) {
 // A stranger loses an unused connection soon, a known caller after HTTP_IDLE_TIMEOUT.
 func TestAnUnusedConnectionOfAStrangerEnds(t *testing.T) {
 	server := startDoorway(t, 20, 200*time.Millisecond)
-	known, stranger, silent := from(t, "127.0.0.1", server, as("10000001")), from(t, "127.0.0.1", server, asNobody), from(t, "127.0.0.1", server, "")
+	known, stranger, silent := from(t, "127.0.0.1", server, as("10000001")), from(t, "127.0.0.1", server, asNobody),
+		from(t, "127.0.0.1", server, "")
 	if status, err := answered(known, patience); status != http.StatusOK {
 		t.Fatal(status, err)
 	}
@@ -208,7 +217,8 @@ func TestAnUnusedConnectionOfAStrangerEnds(t *testing.T) {
 }
 
 func TestWhatAnAddressCountsAs(t *testing.T) {
-	for remote, want := range map[string]string{"10.1.2.3:4": "10.1.2.3", "[::ffff:10.1.2.3]:4": "10.1.2.3", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64",
+	for remote, want := range map[string]string{"10.1.2.3:4": "10.1.2.3", "[::ffff:10.1.2.3]:4": "10.1.2.3",
+		"[2001:db8:1:2:3::4]:5":   "2001:db8:1:2::/64",
 		"[2001:db8:1:2:ffff::]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:5": "fe80::/64", "pipe": "pipe"} {
 		if got := AddressOf(remote); got != want {
 			t.Errorf("%s counts as %s, want %s", remote, got, want)

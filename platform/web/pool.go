@@ -39,17 +39,25 @@ type Pools struct {
 func NewPools(config PoolsConfig, registry prometheus.Registerer) *Pools {
 	register := promauto.With(registry)
 	return &Pools{
-		config:  config,
-		taken:   register.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_http_pool_taken", Help: "What callers of the HTTP API have of each pool at this moment."}, []string{"pool"}),
-		size:    register.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_http_pool_size", Help: "The size of each pool of the HTTP API."}, []string{"pool"}),
-		refused: register.NewCounterVec(prometheus.CounterOpts{Name: "pix_http_pool_refused_total", Help: "Refusals by each pool of the HTTP API: share (the caller has its share), full (everything is taken)."}, []string{"pool", "why"}),
+		config: config,
+		taken: register.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "pix_http_pool_taken",
+				Help: "What callers of the HTTP API have of each pool at this moment."}, []string{"pool"}),
+		size: register.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "pix_http_pool_size", Help: "The size of each pool of the HTTP API."},
+			[]string{"pool"}),
+		refused: register.NewCounterVec(
+			prometheus.CounterOpts{Name: "pix_http_pool_refused_total",
+				Help: "Refusals by each pool of the HTTP API: share (the caller has its share), full (everything is taken)."},
+			[]string{"pool", "why"}),
 	}
 }
 
 // Pool returns a pool. setting is the variable that sets its size.
 func (p *Pools) Pool(name, setting string, size int) *Pool {
 	p.size.WithLabelValues(name).Set(float64(size))
-	return &Pool{name: name, setting: setting, size: size, share: p.config.ShareMax, by: map[string]int{}, shown: p.taken.WithLabelValues(name),
+	return &Pool{name: name, setting: setting, size: size, share: p.config.ShareMax, by: map[string]int{},
+		shown:    p.taken.WithLabelValues(name),
 		whyShare: p.refused.WithLabelValues(name, "share"), whyFull: p.refused.WithLabelValues(name, "full")}
 }
 
@@ -90,8 +98,10 @@ func (p *Pool) Move(from, to string) *Problem {
 	if from != "" {
 		p.take(from)
 	}
-	problem := &Problem{Type: Kind("busy"), Title: "Your share is taken", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-		Rule:   fmt.Sprintf("at most %g of the %s that others leave, of %d (%s)", p.share, p.name, p.size, p.setting),
+	problem := &Problem{Type: Kind("busy"), Title: "Your share is taken", Status: http.StatusTooManyRequests,
+		RetryAfter: time.Second,
+		Rule: fmt.Sprintf("at most %g of the %s that others leave, of %d (%s)", p.share, p.name,
+			p.size, p.setting),
 		Detail: fmt.Sprintf("%s has %d %s: nothing was done, try again when one has ended", to, has, p.name)}
 	if p.taken < p.size {
 		p.whyShare.Inc()
@@ -99,7 +109,9 @@ func (p *Pool) Move(from, to string) *Problem {
 	}
 	p.whyFull.Inc()
 	problem.Title = "Everything is taken"
-	problem.Detail = fmt.Sprintf("all %d %s (%s) are taken, %d of them by %s: nothing was done, try again after a pause", p.size, p.name, p.setting, has, to)
+	problem.Detail = fmt.Sprintf(
+		"all %d %s (%s) are taken, %d of them by %s: nothing was done, try again after a pause", p.size, p.name,
+		p.setting, has, to)
 	return problem
 }
 

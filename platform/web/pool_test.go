@@ -39,7 +39,8 @@ func TestNoHolderOfAPoolKeepsTheOthersOut(t *testing.T) {
 			}
 			given := p.Take(holder) == nil
 			left := size - taken + has[holder]
-			if may := taken < size && (has[holder] == 0 || has[holder]+1 <= int(math.Floor(share*float64(left)))); given != may {
+			if may := taken < size &&
+				(has[holder] == 0 || has[holder]+1 <= int(math.Floor(share*float64(left)))); given != may {
 				t.Fatalf("a holder of %d, where others leave %d of %d: given %v", has[holder], left, size, given)
 			}
 			if given {
@@ -63,7 +64,8 @@ func TestOneHolderOfAPoolGetsItsShare(t *testing.T) {
 		t.Errorf("one after another they get %v", got)
 	}
 	problem := p.Take("a")
-	if problem.Status != http.StatusTooManyRequests || problem.RetryAfter == 0 || problem.Type != Kind("busy") || !strings.Contains(problem.Detail, "a has 4 batches") || !strings.Contains(problem.Rule, "16 (BATCHES_MAX)") {
+	if problem.Status != http.StatusTooManyRequests || problem.RetryAfter == 0 || problem.Type != Kind("busy") ||
+		!strings.Contains(problem.Detail, "a has 4 batches") || !strings.Contains(problem.Rule, "16 (BATCHES_MAX)") {
 		t.Errorf("%+v does not say which pool and whose share", problem)
 	}
 	for i := range 7 {
@@ -101,7 +103,8 @@ func TestAPermitMoves(t *testing.T) {
 			t.Fatalf("%d: %+v", i, problem)
 		}
 	}
-	if p.Take("address") != nil || p.Move("address", "bank") == nil || p.Taken() != 5 || p.by["bank"] != 4 || p.by["address"] != 1 {
+	if p.Take("address") != nil || p.Move("address", "bank") == nil || p.Taken() != 5 || p.by["bank"] != 4 ||
+		p.by["address"] != 1 {
 		t.Errorf("%d are taken: %v", p.Taken(), p.by)
 	}
 }

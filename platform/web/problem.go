@@ -96,19 +96,22 @@ func ReadJSON(body io.Reader, target any) *Problem {
 		return &Problem{Type: Kind("too-large"), Title: "Request too large", Status: http.StatusRequestEntityTooLarge,
 			Detail: fmt.Sprintf("the body has more than %d bytes: send at most that", tooLarge.Limit)}
 	}
-	problem := &Problem{Type: Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest, Detail: err.Error()}
+	problem := &Problem{Type: Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest,
+		Detail: err.Error()}
 	switch wrong := err.(type) { //nolint:errorlint // encoding/json wraps none of them
 	case *FieldError:
 		problem.Field, problem.Rule = wrong.Field, wrong.Rule
 		problem.Detail += placeIn(text, wrong.Offset)
 	case *json.UnmarshalTypeError:
 		problem.Field, problem.Value, problem.Rule = wrong.Field, wrong.Value, described(wrong.Type)
-		problem.Detail = fmt.Sprintf("%s is %s: it must be %s", cmp.Or(wrong.Field, "the body"), wrong.Value, described(wrong.Type)) + placeIn(text, int(wrong.Offset)-1)
+		problem.Detail = fmt.Sprintf("%s is %s: it must be %s", cmp.Or(wrong.Field, "the body"), wrong.Value,
+			described(wrong.Type)) + placeIn(text, int(wrong.Offset)-1)
 	case *json.SyntaxError:
 		problem.Detail += ": send one JSON object" + placeIn(text, int(wrong.Offset)-1)
 	default:
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			problem.Detail = "the JSON object ends too early, or the body is empty: send one whole object" + placeIn(text, len(text))
+			problem.Detail = "the JSON object ends too early, or the body is empty: send one whole object" +
+				placeIn(text, len(text))
 		}
 	}
 	return problem
@@ -118,7 +121,8 @@ func ReadJSON(body io.Reader, target any) *Problem {
 // are columns, from 1.
 func placeIn(text []byte, offset int) string {
 	before := text[:max(0, min(offset, len(text)))]
-	return fmt.Sprintf(" (line %d, column %d)", 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'))
+	return fmt.Sprintf(" (line %d, column %d)", 1+bytes.Count(before, []byte("\n")),
+		len(before)-bytes.LastIndexByte(before, '\n'))
 }
 
 func described(t reflect.Type) string {

@@ -24,7 +24,8 @@ const patience = time.Minute // for a condition; no test waits that long unless 
 // startServer serves a handler that reads one JSON object, on loopback.
 func startServer(t *testing.T, change func(*Config)) string {
 	t.Helper()
-	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, BodyBytesMax: 1024, ConnectionsMax: 100}
+	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience,
+		BodyBytesMax: 1024, ConnectionsMax: 100}
 	change(&config)
 	s, err := Serve(config, host.System().Listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
@@ -76,10 +77,13 @@ func TestABodyPastTheLimitIsRefused(t *testing.T) {
 			text, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			if err != nil || response.StatusCode != c.status || !bytes.Contains(text, []byte(c.says)) {
-				t.Errorf("%s with %d bytes, chunked %v: %s %s %v, want %d", c.path, c.bytes, chunked, response.Status, text, err, c.status)
+				t.Errorf("%s with %d bytes, chunked %v: %s %s %v, want %d", c.path, c.bytes, chunked, response.Status,
+					text, err, c.status)
 			}
 			var problem Problem
-			if c.status != 200 && (json.Unmarshal(text, &problem) != nil || problem.Status != c.status || problem.Type != Kind("too-large") || response.Header.Get("Content-Type") != "application/problem+json") {
+			if c.status != 200 && (json.Unmarshal(text, &problem) != nil || problem.Status != c.status ||
+				problem.Type != Kind("too-large") ||
+				response.Header.Get("Content-Type") != "application/problem+json") {
 				t.Errorf("%s with %d bytes: %s is not a problem document", c.path, c.bytes, text)
 			}
 		}
@@ -116,7 +120,8 @@ const good = "POST / HTTP/1.1\r\nHost: liquida\r\nContent-Length: 2\r\n\r\n{}"
 
 func TestAHeaderPastTheLimitIsRefused(t *testing.T) {
 	address := startServer(t, func(*Config) {})
-	header := fmt.Sprintf("POST / HTTP/1.1\r\nHost: liquida\r\nX-Long: %s\r\nContent-Length: 2\r\n\r\n{}", strings.Repeat("x", 2*headerBytesMax))
+	header := fmt.Sprintf("POST / HTTP/1.1\r\nHost: liquida\r\nX-Long: %s\r\nContent-Length: 2\r\n\r\n{}",
+		strings.Repeat("x", 2*headerBytesMax))
 	if status, err := answered(raw(t, address, header), patience); status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("%d %v", status, err)
 	}
@@ -162,8 +167,10 @@ func TestConnectionsPastTheLimitWait(t *testing.T) {
 }
 
 func TestLoopback(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:80": true, "127.9.9.9:80": true, "localhost:80": true, "[::1]:80": true,
-		"0.0.0.0:80": false, ":80": false, "[::]:80": false, "10.0.0.1:80": false, "bank.example:80": false, "127.0.0.1": false} {
+	for address, want := range map[string]bool{"127.0.0.1:80": true, "127.9.9.9:80": true, "localhost:80": true,
+		"[::1]:80":   true,
+		"0.0.0.0:80": false, ":80": false, "[::]:80": false, "10.0.0.1:80": false, "bank.example:80": false,
+		"127.0.0.1": false} {
 		if got := (Config{Address: address}).Loopback(); got != want {
 			t.Errorf("%s: %v", address, got)
 		}

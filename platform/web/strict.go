@@ -14,10 +14,10 @@ import (
 	"unicode/utf8"
 )
 
-// DecodeJSON decodes one JSON object into target. It rejects what programs read in more than
-// one way, because a request must mean the same to whoever reads it: fields that are unknown,
-// that differ in case, or that stand twice, texts that are no UTF-8, and anything after the object. It rejects an object
-// without a field whose tag says required:"true": a zero would look as if the sender meant it.
+// DecodeJSON decodes one JSON object into target. It rejects what programs read in more than one way, because a request
+// must mean the same to whoever reads it: fields that are unknown, that differ in case, or that stand twice, texts that
+// are no UTF-8, and anything after the object. It rejects an object without a field whose tag says required:"true": a
+// zero would look as if the sender meant it.
 func DecodeJSON(text []byte, target any) error {
 	if err := json.Unmarshal(text, target); err != nil {
 		decoder := json.NewDecoder(bytes.NewReader(text)) // slower, and says where the object ends
@@ -25,7 +25,8 @@ func DecodeJSON(text []byte, target any) error {
 			return wrong
 		}
 		if rest := bytes.TrimLeft(text[decoder.InputOffset():], " \t\r\n"); len(rest) > 0 {
-			return &FieldError{Offset: len(text) - len(rest), Detail: "something follows the JSON object: send one object and nothing else"}
+			return &FieldError{Offset: len(text) - len(rest),
+				Detail: "something follows the JSON object: send one object and nothing else"}
 		}
 		return err
 	}
@@ -131,11 +132,14 @@ func (n *names) field(fields structFields, element *reflect.Type, seen []string)
 		return "", err
 	}
 	if slices.Contains(seen, name) {
-		return "", &FieldError{n.where(), begins, fmt.Sprintf("field %q stands twice: send it once", name), "a field that stands once"}
+		return "", &FieldError{n.where(), begins, fmt.Sprintf("field %q stands twice: send it once", name),
+			"a field that stands once"}
 	}
 	if fields.byName != nil {
 		if !is {
-			return "", &FieldError{n.where(), begins, fmt.Sprintf("field %q is not known: remove it or correct its name", name), "a field that the API's description names"}
+			return "", &FieldError{n.where(), begins,
+				fmt.Sprintf("field %q is not known: remove it or correct its name", name),
+				"a field that the API's description names"}
 		}
 		*element = known.of
 	}
@@ -146,7 +150,8 @@ func (n *names) field(fields structFields, element *reflect.Type, seen []string)
 		if slices.Contains(fields.required, name) {
 			return "", missing(n.where(), begins)
 		}
-		return "", &FieldError{n.where(), begins, fmt.Sprintf("field %q is null: give it a value, or leave it out", n.where()), "a field that is not null"}
+		return "", &FieldError{n.where(), begins,
+			fmt.Sprintf("field %q is null: give it a value, or leave it out", n.where()), "a field that is not null"}
 	}
 	return name, nil
 }
@@ -201,7 +206,9 @@ func (n *names) clear(quoted []byte) error {
 			rest = rest[at+6:]
 		}
 	}
-	return &FieldError{n.where(), n.at - len(quoted), fmt.Sprintf("%s holds %s: send text in UTF-8", cmp.Or(n.where(), "the body"), holds), "text in UTF-8 without NUL"}
+	return &FieldError{n.where(), n.at - len(quoted),
+		fmt.Sprintf("%s holds %s: send text in UTF-8", cmp.Or(n.where(), "the body"), holds),
+		"text in UTF-8 without NUL"}
 }
 
 // escaped returns the 16 bits of the \uXXXX that a text begins with, or -1.

@@ -36,28 +36,42 @@ type strictParty struct {
 // What is missing, or wrong, is named by its path and its place.
 func TestAProblemSaysWhere(t *testing.T) {
 	for text, want := range map[string][2]string{
-		`{"payee": {"ispb": "1"}}`:                                         {"payer", "field \"payer\" is missing: send it (line 1, column 1)"},
-		"{\"payer\": {\"ispb\": \"1\"},\n \"payee\": {}}":                  {"payee.ispb", "(line 2, column 11)"},
-		`{"payer": {"ispb": "1"}, "payee": null}`:                          {"payee", "is missing: send it (line 1, column 26)"},
-		"{\"payer\": {\"ispb\": \"1\"},\n\n\"payee\": {\"isbp\": 1}}":      {"payee.isbp", "is not known: remove it or correct its name (line 3, column 11)"},
-		"{\n  \"payer\": {\"ispb\": 1}}":                                   {"payer.ispb", "must be a string (line 2, column 21)"},
-		"{\"amount_centavos\": 012}":                                       {"", "(line 1, column 22)"},
-		"{\n\n":                                                            {"", "(line 3, column 1)"},
-		"{\"payer\": {\"ispb\": \"a\xff\"}, \"payee\": {\"ispb\": \"1\"}}": {"payer.ispb", "payer.ispb holds bytes that are not UTF-8: send text in UTF-8 (line 1, column 20)"},
-		"{\"payer\": {\"ispb\": \"\xed\xa0\x80\"}}":                        {"payer.ispb", "holds bytes that are not UTF-8: send text in UTF-8 (line 1, column 20)"},
-		`{"payer": {"ispb": "\\\ud800"}}`:                                  {"payer.ispb", "holds half of a surrogate pair: send text in UTF-8 (line 1, column 20)"},
-		`{"payer": {"ispb": "\ud800\n\udc00"}}`:                            {"payer.ispb", "holds half of a surrogate pair: send text in UTF-8 (line 1, column 20)"},
-		`{"payer": {"ispb": "\udc00\ud800"}}`:                              {"payer.ispb", "holds half of a surrogate pair: send text in UTF-8 (line 1, column 20)"},
-		`{"payer": {"ispb": "1\u0000"}}`:                                   {"payer.ispb", "holds a NUL character: send text in UTF-8 (line 1, column 20)"},
-		`{"pay\u0000er": 1}`:                                               {"pay\x00er", "holds a NUL character: send text in UTF-8 (line 1, column 2)"},
-		"{} \n {}":                                                         {"", "(line 2, column 2)"},
+		`{"payee": {"ispb": "1"}}`: {"payer",
+			"field \"payer\" is missing: send it (line 1, column 1)"},
+		"{\"payer\": {\"ispb\": \"1\"},\n \"payee\": {}}": {"payee.ispb", "(line 2, column 11)"},
+		`{"payer": {"ispb": "1"}, "payee": null}`: {"payee",
+			"is missing: send it (line 1, column 26)"},
+		"{\"payer\": {\"ispb\": \"1\"},\n\n\"payee\": {\"isbp\": 1}}": {"payee.isbp",
+			"is not known: remove it or correct its name (line 3, column 11)"},
+		"{\n  \"payer\": {\"ispb\": 1}}": {"payer.ispb",
+			"must be a string (line 2, column 21)"},
+		"{\"amount_centavos\": 012}": {"", "(line 1, column 22)"},
+		"{\n\n":                      {"", "(line 3, column 1)"},
+		"{\"payer\": {\"ispb\": \"a\xff\"}, \"payee\": {\"ispb\": \"1\"}}": {"payer.ispb",
+			"payer.ispb holds bytes that are not UTF-8: send text in UTF-8 (line 1, column 20)"},
+		"{\"payer\": {\"ispb\": \"\xed\xa0\x80\"}}": {"payer.ispb",
+			"holds bytes that are not UTF-8: send text in UTF-8 (line 1, column 20)"},
+		`{"payer": {"ispb": "\\\ud800"}}`: {"payer.ispb",
+			"holds half of a surrogate pair: send text in UTF-8 (line 1, column 20)"},
+		`{"payer": {"ispb": "\ud800\n\udc00"}}`: {"payer.ispb",
+			"holds half of a surrogate pair: send text in UTF-8 (line 1, column 20)"},
+		`{"payer": {"ispb": "\udc00\ud800"}}`: {"payer.ispb",
+			"holds half of a surrogate pair: send text in UTF-8 (line 1, column 20)"},
+		`{"payer": {"ispb": "1\u0000"}}`: {"payer.ispb",
+			"holds a NUL character: send text in UTF-8 (line 1, column 20)"},
+		`{"pay\u0000er": 1}`: {"pay\x00er",
+			"holds a NUL character: send text in UTF-8 (line 1, column 2)"},
+		"{} \n {}": {"", "(line 2, column 2)"},
 	} {
 		problem := ReadJSON(strings.NewReader(text), new(strictOrder))
-		if problem == nil || problem.Status != 400 || problem.Field != want[0] || !strings.HasSuffix(problem.Detail, want[1]) || want[0] != "" && problem.Rule == "" {
+		if problem == nil || problem.Status != 400 || problem.Field != want[0] ||
+			!strings.HasSuffix(problem.Detail, want[1]) || want[0] != "" && problem.Rule == "" {
 			t.Errorf("%s: %+v, want %q", text, problem, want)
 		}
 	}
-	if problem := ReadJSON(strings.NewReader(`{"payer": {"ispb": "\ud83d\ude00 \\u0000 \u00e9 \"\n"}, "payee": {"ispb": ""}}`), new(strictOrder)); problem != nil {
+	if problem := ReadJSON(strings.NewReader(
+		`{"payer": {"ispb": "\ud83d\ude00 \\u0000 \u00e9 \"\n"}, "payee": {"ispb": ""}}`),
+		new(strictOrder)); problem != nil {
 		t.Errorf("all are there: %+v", problem)
 	}
 }

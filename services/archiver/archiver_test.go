@@ -35,7 +35,8 @@ func TestAnArchiverWaitsForItsDisk(t *testing.T) {
 	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+folder, "ARCHIVE_SEGMENT_ROWS_MAX=1000", "ARCHIVE_INTERVAL=100ms")
+	p := kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+folder,
+		"ARCHIVE_SEGMENT_ROWS_MAX=1000", "ARCHIVE_INTERVAL=100ms")
 	p.AwaitNeed("ledger", true)
 
 	begin(t, client)
@@ -53,7 +54,8 @@ func TestAnArchiverWaitsForItsDisk(t *testing.T) {
 	}
 	p.AwaitReady()
 	kit.Await(t, "a segment", func() (bool, string) {
-		return metric(t, p, "pix_archive_segments_total") == 1 && metric(t, p, "pix_archive_rows_waiting") == 501, p.Log()
+		return metric(t, p, "pix_archive_segments_total") == 1 &&
+			metric(t, p, "pix_archive_rows_waiting") == 501, p.Log()
 	})
 	totals, err := archive.Verify(store.Folder(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
 	if err != nil || totals.Records != 1000 || totals.Accounts != 2 {
@@ -65,15 +67,16 @@ func TestAnArchiverWaitsForItsDisk(t *testing.T) {
 	}
 }
 
-// An archiver waits for its bucket, and goes on by itself; another one at the same time writes the same. Programs read what
-// they wrote.
+// An archiver waits for its bucket, and goes on by itself; another one at the same time writes the same. Programs read
+// what they wrote.
 func TestTwoArchiversWaitForTheirBucket(t *testing.T) {
 	bucket := kit.StartS3(t)
 	server, client := openLedger(t)
 	begin(t, client)
 	refuse(t, client, 1500)
 	archiver := func(place string) *kit.Program {
-		return kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+place, "ARCHIVE_SEGMENT_ROWS_MAX=1000", "ARCHIVE_INTERVAL=100ms")
+		return kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+place,
+			"ARCHIVE_SEGMENT_ROWS_MAX=1000", "ARCHIVE_INTERVAL=100ms")
 	}
 	place := bucket.URL("archives/one")
 	folder := t.TempDir()
@@ -111,7 +114,8 @@ func TestTwoArchiversWaitForTheirBucket(t *testing.T) {
 			return math.Abs(end-float64(totals.Last.To)/1e9) < 0.001, fmt.Sprint(end)
 		})
 	}
-	kit.RunCommand(t, nil, "go", "run", "../../client/liquida", "archive", "verify", place).Is(t, 0, "whole: ", totals.Last.Chain)
+	kit.RunCommand(t, nil, "go", "run", "../../client/liquida", "archive", "verify", place).Is(t, 0, "whole: ",
+		totals.Last.Chain)
 	for _, p := range all {
 		p.End(syscall.SIGTERM)
 		if p.ExitCode() != 0 {
@@ -151,14 +155,17 @@ func TestAnArchiverMergesFinishedDays(t *testing.T) {
 	write(t, client, transfers)
 
 	in := store.Folder(t.TempDir())
-	p := kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+in.String(), "ARCHIVE_INTERVAL=100ms")
+	p := kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+in.String(),
+		"ARCHIVE_INTERVAL=100ms")
 	// What it writes of the ends of days is of today, and ends the last of these four: but for that one, all are over.
 	for _, transfer := range transfers[1:4] {
 		day := pix.DayOf(archive.Time(int64(transfer.Timestamp))).String() //nolint:gosec // after 1970
 		kit.Await(t, "one file of each kind of "+day, func() (bool, string) {
 			files, err := filepath.Glob(filepath.Join(in.String(), "*", "day="+day, "*"))
 			merged := func(file string) bool { return strings.HasPrefix(filepath.Base(file), "day.") }
-			return err == nil && len(files) >= 2 && !slices.ContainsFunc(files, func(file string) bool { return !merged(file) }), fmt.Sprint(files)
+			return err == nil && len(files) >= 2 && !slices.ContainsFunc(files, func(file string) bool {
+				return !merged(file)
+			}), fmt.Sprint(files)
 		})
 	}
 	p.AwaitReady()
@@ -185,7 +192,9 @@ func openLedger(t *testing.T) (*ledgertest.Server, tigerbeetle.Client) {
 // begin makes the accounts and the marker of a ledger.
 func begin(t *testing.T, client tigerbeetle.Client) {
 	t.Helper()
-	if results, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)}); err != nil || len(results) > 0 {
+	if results, err := client.CreateAccounts(
+		[]tb.Account{ledger.NewAccount(ledger.IssuanceAccount),
+			ledger.NewAccount(ledger.RefusalsAccount)}); err != nil || len(results) > 0 {
 		t.Fatal(results, err)
 	}
 	write(t, client, []tb.Transfer{ledger.Marker{}.Transfer()})

@@ -42,11 +42,14 @@ func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 		{"Bearer " + key, http.StatusUnauthorized},
 	} {
 		for _, route := range []struct{ method, path string }{
-			{"GET", "/v1/profiles"}, {"GET", "/v1/profiles/default"}, {"PUT", "/v1/profiles/default"}, {"PUT", "/v1/profiles/10000001/0001"}, {"DELETE", "/v1/profiles/default/9003"}, {"GET", "/"},
+			{"GET", "/v1/profiles"}, {"GET", "/v1/profiles/default"}, {"PUT", "/v1/profiles/default"},
+			{"PUT", "/v1/profiles/10000001/0001"}, {"DELETE", "/v1/profiles/default/9003"}, {"GET", "/"},
 		} {
 			status, body := p.call(route.method, route.path, profile, "Authorization", c.authorization)
-			if status != c.status || !strings.Contains(body, `"field":"Authorization"`) || strings.Contains(body, centralBank[len(keys.CentralBank)+1:][:16]) {
-				t.Errorf("%s %s as %.24q: %d %s, want %d and no key in it", route.method, route.path, c.authorization, status, body, c.status)
+			if status != c.status || !strings.Contains(body, `"field":"Authorization"`) ||
+				strings.Contains(body, centralBank[len(keys.CentralBank)+1:][:16]) {
+				t.Errorf("%s %s as %.24q: %d %s, want %d and no key in it", route.method, route.path, c.authorization,
+					status, body, c.status)
 			}
 		}
 	}
@@ -74,8 +77,10 @@ func TestProfilesWithoutKeysAreServedOnLoopbackOnly(t *testing.T) {
 		t.Run(c.address+c.keysFile, func(t *testing.T) {
 			t.Setenv("HTTP_ADDRESS", c.address)
 			t.Setenv("HTTP_KEYS_FILE", c.keysFile)
-			config := &bank.Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9102"}, HTTP: web.Config{Address: "127.0.0.1:8081"}}
-			if err := settings.Parse(config); (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			config := &bank.Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9102"},
+				HTTP: web.Config{Address: "127.0.0.1:8081"}}
+			if err := settings.Parse(config); (err != nil) != (c.says != "") || err != nil &&
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})

@@ -27,7 +27,8 @@ type door struct {
 func (d *door) do(act, number string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.acts = append(d.acts, client.Act{Participant: "10000002", Act: act, Account: &client.Account{ISPB: "10000002", Branch: "0001", Number: number}})
+	d.acts = append(d.acts, client.Act{Participant: "10000002", Act: act,
+		Account: &client.Account{ISPB: "10000002", Branch: "0001", Number: number}})
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -46,8 +47,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Each bank knows its own accounts: what comes in to one that it has blocked or closed it rejects.
-// It answers nothing before it has read all its acts, and goes by them while the front door is away. Another bank's key that was revoked changes nothing.
+// Each bank knows its own accounts: what comes in to one that it has blocked or closed it rejects. It answers nothing
+// before it has read all its acts, and goes by them while the front door is away. Another bank's key that was revoked
+// changes nothing.
 func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 	d := &door{away: true}
 	for _, act := range []string{"block", "reopen", "deposit", "open", "close"} {
@@ -57,7 +59,8 @@ func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
-	for name, key := range map[string]string{"10000001": "key-of-10000001", "10000002": "key-of-10000002", "central-bank": "never sent"} {
+	for name, key := range map[string]string{"10000001": "key-of-10000001", "10000002": "key-of-10000002",
+		"central-bank": "never sent"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(key+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,8 @@ type program struct {
 
 func startProgram(t testing.TB, b *kit.Broker, env ...string) *program {
 	t.Helper()
-	return &program{kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "SIMULATOR_SESSION_TIMEOUT=1s"}, env...)...), t}
+	return &program{kit.Start(t,
+		append([]string{"KAFKA_BROKERS=" + b.Address, "SIMULATOR_SESSION_TIMEOUT=1s"}, env...)...), t}
 }
 
 // call makes a request with a header, if its name and value are given.
@@ -85,7 +86,8 @@ type asker struct {
 
 func newAsker(t testing.TB, b *kit.Broker) *asker {
 	a := &asker{t: t, random: rand.New(rand.NewPCG(1, 2)), responses: map[string][]*pixv1.AuthorizationResponse{},
-		client: b.Client(kgo.ConsumeTopics(stream.AuthorizationResponses), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))}
+		client: b.Client(kgo.ConsumeTopics(stream.AuthorizationResponses),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -134,7 +136,8 @@ func (a *asker) ask(requests ...*pixv1.AuthorizationRequest) {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: request.ReplyPartition, Key: []byte(request.EndToEndId), Value: value})
+		a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: request.ReplyPartition,
+			Key: []byte(request.EndToEndId), Value: value})
 	}
 	if err := a.client.Flush(context.Background()); err != nil {
 		a.t.Fatal(err)
@@ -203,9 +206,11 @@ func TestItRespondsAsTheBranchesOfTheSandboxSay(t *testing.T) {
 	p := startProgram(t, b, "SIMULATOR_LATE_DELAY=300ms")
 	p.AwaitReady()
 	a := newAsker(t, b)
-	plain, silent, late, blocked, closed := a.request("0001"), a.request("9001"), a.request("9002"), a.request("9003"), a.request("9004")
+	plain, silent, late, blocked, closed := a.request("0001"), a.request("9001"), a.request("9002"), a.request("9003"),
+		a.request("9004")
 	// One is no request and one has no payee: both are skipped, and the rest get responses.
-	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: []byte("\xff\xff")})
+	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition,
+		Value: []byte("\xff\xff")})
 	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: nil})
 	asked := time.Now()
 	all := []*pixv1.AuthorizationRequest{silent, late, plain, blocked, closed}
@@ -214,7 +219,8 @@ func TestItRespondsAsTheBranchesOfTheSandboxSay(t *testing.T) {
 	if took := time.Since(asked); took < 300*time.Millisecond {
 		t.Errorf("the late response came after %v, want at least 300ms", took)
 	}
-	want := map[*pixv1.AuthorizationRequest]string{plain: accepted, late: accepted, blocked: rejected + "AC06", closed: rejected + "AC07"}
+	want := map[*pixv1.AuthorizationRequest]string{plain: accepted, late: accepted, blocked: rejected + "AC06",
+		closed: rejected + "AC07"}
 	a.check(all, func(r *pixv1.AuthorizationRequest) string { return want[r] })
 	if len(a.responses[silent.EndToEndId]) > 0 {
 		t.Error("the silent branch responded")
@@ -225,7 +231,10 @@ func TestItRespondsAsTheBranchesOfTheSandboxSay(t *testing.T) {
 		`pix_simulator_silent_total 1`, `pix_simulator_invalid_requests_total 2`,
 		`pix_simulator_delayed_answers 0`, `pix_simulator_unanswered_requests 0`,
 	} {
-		kit.Await(t, line, func() (bool, string) { text := p.metrics(); return strings.Contains(text, line+"\n"), text })
+		kit.Await(t, line, func() (bool, string) {
+			text := p.metrics()
+			return strings.Contains(text, line+"\n"), text
+		})
 	}
 }
 
@@ -273,7 +282,8 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 		}
 	}
 	ask(1, accepted)
-	if status, body := p.call("GET", "/v1/profiles/default/9003", ""); status != http.StatusOK || !strings.Contains(body, "AC06") {
+	if status, body := p.call("GET", "/v1/profiles/default/9003", ""); status != http.StatusOK ||
+		!strings.Contains(body, "AC06") {
 		t.Errorf("GET a profile: %d %s", status, body)
 	}
 	if status, body := p.call("GET", "/v1/profiles/10000002", ""); status != http.StatusNotFound {
@@ -293,7 +303,8 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 		{"/v1/profiles/default", `{"accept_share": "x"}`, 400, []string{`"field":"accept_share"`, `a number`}},
 		{"/v1/profiles/default", `{"acept_share": 1}`, 400, []string{`"field":"acept_share"`}},
 		{"/v1/profiles/default", `{"Accept_Share": 1}`, 400, []string{`"field":"Accept_Share"`}},
-		{"/v1/profiles/default", `{"delay": {"min_ms": 1, "min_ms": 2}}`, 400, []string{`"field":"delay.min_ms"`, `twice`}},
+		{"/v1/profiles/default", `{"delay": {"min_ms": 1, "min_ms": 2}}`, 400,
+			[]string{`"field":"delay.min_ms"`, `twice`}},
 		{"/v1/profiles/default", `{} {}`, 400, []string{`something follows`}},
 		{"/v1/profiles/default", ``, 400, []string{`empty`}},
 		{"/v1/profiles/1234", `{}`, 422, []string{`"field":"bank"`, `"value":"1234"`}},
@@ -459,7 +470,8 @@ func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 		return strings.Contains(problems, "no broker"), problems
 	})
 	b.Start()
-	if _, err := kadm.NewClient(b.Client()).CreateTopics(context.Background(), partitions, 1, nil, bothTopics...); err != nil {
+	if _, err := kadm.NewClient(b.Client()).CreateTopics(context.Background(), partitions, 1, nil,
+		bothTopics...); err != nil {
 		t.Fatal(err)
 	}
 	p.AwaitReady()

@@ -18,7 +18,8 @@ func main() {
 		Telemetry: telemetry.Config{Address: "127.0.0.1:9102"},
 		HTTP:      web.Config{Address: "127.0.0.1:8081"},
 	}
-	settings.Load("bank-simulator", "every receiving PSP: responds to authorization requests as its profiles say", config)
+	settings.Load("bank-simulator",
+		"every receiving PSP: responds to authorization requests as its profiles say", config)
 	debug.SetGCPercent(config.Telemetry.GCPercent)
 	host.Main("bank-simulator", func(ctx context.Context, on host.Host) error { return bank.Run(ctx, config, on) })
 }

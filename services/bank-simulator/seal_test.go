@@ -42,7 +42,8 @@ func TestEachBankSealsItsAnswers(t *testing.T) {
 		if err := answer.UnmarshalVT(record.Value); err != nil {
 			t.Fatal(err)
 		}
-		if len(record.Headers) != 1 || record.Headers[0].Key != keys.SealHeader || !seals.Genuine(pix.ISPB(answer.Ispb), record.Value, record.Headers[0].Value) {
+		if len(record.Headers) != 1 || record.Headers[0].Key != keys.SealHeader ||
+			!seals.Genuine(pix.ISPB(answer.Ispb), record.Value, record.Headers[0].Value) {
 			t.Errorf("the answer to %s does not have the seal of %s", answer.EndToEndId, answer.Ispb)
 		}
 	}
@@ -80,7 +81,8 @@ func TestTheFileOfSecretsIsReadAgain(t *testing.T) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for _, record := range a.records {
-			if by, genuine := seals.SealedBy("10000009", record.Value, record.Headers[0].Value); genuine && by == seals.Fingerprints("10000009")[0] {
+			if by, genuine := seals.SealedBy("10000009", record.Value, record.Headers[0].Value); genuine &&
+				by == seals.Fingerprints("10000009")[0] {
 				return true, ""
 			}
 		}

@@ -47,7 +47,9 @@ func TestATopicMadeAnewIsUsedAsItIs(t *testing.T) {
 			if topic == stream.AuthorizationRequests {
 				after.awaitResponses(1, requests...)
 			}
-			kit.Await(t, "the banks to see it", func() (bool, string) { return strings.Contains(p.Log(), "made anew or cut"), "" })
+			kit.Await(t, "the banks to see it", func() (bool, string) {
+				return strings.Contains(p.Log(), "made anew or cut"), ""
+			})
 			p.AwaitNeed("assignment", false)
 			again := some(after) // an engine asks again when it sees the new topic
 			after.ask(again...)

@@ -28,7 +28,8 @@ const (
 // published reads this many records of pix.payments.
 func published(t *testing.T, b *kit.Broker, count int) []*kgo.Record {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.ConsumeTopics(stream.Payments), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.ConsumeTopics(stream.Payments),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +62,9 @@ func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
 		t.Fatalf("made the id %q: %v", first.EndToEndID, err)
 	}
 	// The same payment again, with its id and a remittance text.
-	again := p.call("POST", "/v1/payments", fmt.Sprintf(`{"end_to_end_id": %q, "payer": %s, "payee": %s, "amount_centavos": 12345, "remittance_information": "obrigado", "accepted_at": %q}`,
-		first.EndToEndID, payer, payee, before.Format(time.RFC3339Nano)))
+	again := p.call("POST", "/v1/payments",
+		fmt.Sprintf(`{"end_to_end_id": %q, "payer": %s, "payee": %s, "amount_centavos": 12345, "remittance_information": "obrigado", "accepted_at": %q}`,
+			first.EndToEndID, payer, payee, before.Format(time.RFC3339Nano)))
 	if again.code != http.StatusAccepted || again.EndToEndID != first.EndToEndID {
 		t.Fatalf("%d %s", again.code, again.text)
 	}
@@ -72,12 +74,15 @@ func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
 		if err := order.UnmarshalVT(record.Value); err != nil {
 			t.Fatal(err)
 		}
-		if string(record.Key) != first.EndToEndID || order.EndToEndId != first.EndToEndID || order.AmountCentavos != 12345 ||
-			order.Payer.GetNumber() != "1" || order.Payee.GetIspb() != "10000002" || order.RemittanceInformation != []string{"", "obrigado"}[i] {
+		if string(record.Key) != first.EndToEndID || order.EndToEndId != first.EndToEndID ||
+			order.AmountCentavos != 12345 ||
+			order.Payer.GetNumber() != "1" || order.Payee.GetIspb() != "10000002" ||
+			order.RemittanceInformation != []string{"", "obrigado"}[i] {
 			t.Errorf("record %d: key %s, %v", i, record.Key, order)
 		}
 		if order.AcceptedAtUnixMs < before.UnixMilli() || order.AcceptedAtUnixMs > record.Timestamp.UnixMilli() {
-			t.Errorf("record %d: accepted at %d, sent from %d to %d", i, order.AcceptedAtUnixMs, before.UnixMilli(), record.Timestamp.UnixMilli())
+			t.Errorf("record %d: accepted at %d, sent from %d to %d", i, order.AcceptedAtUnixMs, before.UnixMilli(),
+				record.Timestamp.UnixMilli())
 		}
 		if i > 0 && record.Partition != records[0].Partition {
 			t.Error("the same payment went to two partitions")
@@ -107,46 +112,75 @@ func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 		{"not an object", `[1]`, 400, "", `"array"`, "must be an object", ""},
 		{"two objects", valid + valid, 400, "", "", "something follows", ""},
 		{"unknown field", with(`"amount_centavos": 1, "amount": 1`), 400, "amount", "", "not known", ""},
-		{"unknown field inside", `{"payer": {"isbp": "10000001"}}`, 400, "payer.isbp", "", "not known: remove it or correct its name (line 1, column 12)", ""},
-		{"two amounts in different case", with(`"amount_centavos": 5, "AMOUNT_CENTAVOS": 500`), 400, "AMOUNT_CENTAVOS", "", "not known", ""},
+		{"unknown field inside", `{"payer": {"isbp": "10000001"}}`, 400, "payer.isbp", "",
+			"not known: remove it or correct its name (line 1, column 12)", ""},
+		{"two amounts in different case", with(`"amount_centavos": 5, "AMOUNT_CENTAVOS": 500`), 400, "AMOUNT_CENTAVOS",
+			"", "not known", ""},
 		{"two amounts", with(`"amount_centavos": 5, "amount_centavos": 500`), 400, "amount_centavos", "", "twice", ""},
-		{"two amounts, one escaped", with(`"amount_centavos": 5, "amount_\u0063entavos": 500`), 400, "amount_centavos", "", "twice", ""},
-		{"a field inside in another case", `{"payer": {"ISPB": "10000001", "branch": "0001", "number": "1"}, "payee": ` + payee + `, "amount_centavos": 1}`, 400, "payer.ISPB", "", "not known", ""},
+		{"two amounts, one escaped", with(`"amount_centavos": 5, "amount_\u0063entavos": 500`), 400, "amount_centavos",
+			"", "twice", ""},
+		{"a field inside in another case",
+			`{"payer": {"ISPB": "10000001", "branch": "0001", "number": "1"}, "payee": ` + payee +
+				`, "amount_centavos": 1}`, 400, "payer.ISPB", "", "not known", ""},
 		{"amount as text", with(`"amount_centavos": "1"`), 400, "amount_centavos", `"string"`, "an integer", ""},
-		{"amount with a fraction", with(`"amount_centavos": 1.5`), 400, "amount_centavos", `"number 1.5"`, "an integer", ""},
+		{"amount with a fraction", with(`"amount_centavos": 1.5`), 400, "amount_centavos", `"number 1.5"`,
+			"an integer", ""},
 		{"negative amount", with(`"amount_centavos": -1`), 400, "amount_centavos", `"number -1"`, "an integer", ""},
-		{"amount past 64 bits", with(`"amount_centavos": 18446744073709551616`), 400, "amount_centavos", `"number 18446744073709551616"`, "an integer", ""},
-		{"branch as a number", `{"payer": {"branch": 1}}`, 400, "payer.branch", `"number"`, "a string (line 1, column 22)", ""},
-		{"too large", with(`"remittance_information": "` + strings.Repeat("x", 16<<10) + `"`), 413, "", "", "16384", ""},
-		{"no amount", with(`"end_to_end_id": ""`), 400, "amount_centavos", "", "is missing: send it (line 1, column 1)", ""},
+		{"amount past 64 bits", with(`"amount_centavos": 18446744073709551616`), 400, "amount_centavos",
+			`"number 18446744073709551616"`, "an integer", ""},
+		{"branch as a number", `{"payer": {"branch": 1}}`, 400, "payer.branch", `"number"`,
+			"a string (line 1, column 22)", ""},
+		{"too large", with(`"remittance_information": "` + strings.Repeat("x", 16<<10) + `"`), 413, "", "",
+			"16384", ""},
+		{"no amount", with(`"end_to_end_id": ""`), 400, "amount_centavos", "",
+			"is missing: send it (line 1, column 1)", ""},
 		{"zero amount", with(`"amount_centavos": 0`), 422, "amount_centavos", "0", "at least 1", "AM01"},
-		{"amount of 2^63", with(`"amount_centavos": 9223372036854775808`), 422, "amount_centavos", "9223372036854775808", "2^63-1", "FF01"},
+		{"amount of 2^63", with(`"amount_centavos": 9223372036854775808`), 422, "amount_centavos",
+			"9223372036854775808", "2^63-1", "FF01"},
 		{"no payer", `{"payee": ` + payee + `, "amount_centavos": 1}`, 400, "payer", "", "is missing", ""},
-		{"null for the payee", `{"payer": ` + payer + `, "payee": null, "amount_centavos": 1}`, 400, "payee", "", "is missing", ""},
-		{"no branch", "{\"payer\": " + payer + ",\n\"payee\": {\"ispb\": \"10000002\", \"number\": \"1\"}, \"amount_centavos\": 1}", 400, "payee.branch", "", "is missing: send it (line 2, column 10)", ""},
-		{"a negative amount", `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": -5}`, 400, "amount_centavos", `"number -5"`, "it must be an integer from 1 to 9223372036854775807", ""},
+		{"null for the payee", `{"payer": ` + payer + `, "payee": null, "amount_centavos": 1}`, 400, "payee", "",
+			"is missing", ""},
+		{"no branch", "{\"payer\": " + payer +
+			",\n\"payee\": {\"ispb\": \"10000002\", \"number\": \"1\"}, \"amount_centavos\": 1}", 400, "payee.branch",
+			"", "is missing: send it (line 2, column 10)", ""},
+		{"a negative amount", `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": -5}`, 400,
+			"amount_centavos", `"number -5"`, "it must be an integer from 1 to 9223372036854775807", ""},
 		{"nothing", `null`, 400, "", "", "is null", ""},
-		{"bad payer ISPB", `{"payer": {"ispb": "1234567a", "branch": "0001", "number": "1"}, "payee": ` + payee + `, "amount_centavos": 1}`, 422, "payer.ispb", `"1234567a"`, "ISPB", "FF01"},
-		{"bad branch", `{"payer": {"ispb": "10000001", "branch": "1", "number": "1"}, "payee": ` + payee + `, "amount_centavos": 1}`, 422, "payer.branch", `"1"`, "branch is", "FF01"},
-		{"bad number", `{"payer": ` + payer + `, "payee": {"ispb": "10000002", "branch": "0001", "number": "01"}, "amount_centavos": 1}`, 422, "payee.number", `"01"`, "account number", "FF01"},
+		{"bad payer ISPB", `{"payer": {"ispb": "1234567a", "branch": "0001", "number": "1"}, "payee": ` + payee +
+			`, "amount_centavos": 1}`, 422, "payer.ispb", `"1234567a"`, "ISPB", "FF01"},
+		{"bad branch", `{"payer": {"ispb": "10000001", "branch": "1", "number": "1"}, "payee": ` + payee +
+			`, "amount_centavos": 1}`, 422, "payer.branch", `"1"`, "branch is", "FF01"},
+		{"bad number", `{"payer": ` + payer +
+			`, "payee": {"ispb": "10000002", "branch": "0001", "number": "01"}, "amount_centavos": 1}`, 422,
+			"payee.number", `"01"`, "account number", "FF01"},
 		{"bad id", with(`"end_to_end_id": "E1", "amount_centavos": 1`), 422, "end_to_end_id", `"E1"`, "32", "FF08"},
-		{"id of another payer", with(`"end_to_end_id": "E10000002` + id[9:] + `", "amount_centavos": 1`), 422, "end_to_end_id", "E10000002", "payer's is 10000001", "FF08"},
-		{"id of another day", with(`"end_to_end_id": "E10000001202001020304` + id[21:] + `", "amount_centavos": 1`), 422, "end_to_end_id", "202001020304", "12 h", "FF08"},
-		{"acceptance that is no time", with(`"accepted_at": "yesterday", "amount_centavos": 1`), 422, "accepted_at", `"yesterday"`, "RFC 3339", "DT02"},
-		{"acceptance in the future", with(`"accepted_at": "` + time.Now().Add(time.Minute).Format(time.RFC3339) + `", "amount_centavos": 1`), 422, "accepted_at", "T", "at most 5 s", "DT02"},
-		{"long remittance", with(`"remittance_information": "` + strings.Repeat("x", 141) + `", "amount_centavos": 1`), 422, "remittance_information", "xxx", "at most 140", "FF01"},
+		{"id of another payer", with(`"end_to_end_id": "E10000002` + id[9:] + `", "amount_centavos": 1`), 422,
+			"end_to_end_id", "E10000002", "payer's is 10000001", "FF08"},
+		{"id of another day", with(`"end_to_end_id": "E10000001202001020304` + id[21:] + `", "amount_centavos": 1`),
+			422, "end_to_end_id", "202001020304", "12 h", "FF08"},
+		{"acceptance that is no time", with(`"accepted_at": "yesterday", "amount_centavos": 1`), 422, "accepted_at",
+			`"yesterday"`, "RFC 3339", "DT02"},
+		{"acceptance in the future",
+			with(`"accepted_at": "` + time.Now().Add(time.Minute).Format(time.RFC3339) + `", "amount_centavos": 1`),
+			422, "accepted_at", "T", "at most 5 s", "DT02"},
+		{"long remittance", with(`"remittance_information": "` + strings.Repeat("x", 141) + `", "amount_centavos": 1`),
+			422, "remittance_information", "xxx", "at most 140", "FF01"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := p.call("POST", "/v1/payments", c.body)
-			if got.code != c.code || string(got.Status) != fmt.Sprint(c.code) || got.contentType != "application/problem+json" || got.Type == "" || got.Title == "" {
+			if got.code != c.code || string(got.Status) != fmt.Sprint(c.code) ||
+				got.contentType != "application/problem+json" || got.Type == "" || got.Title == "" {
 				t.Errorf("%d %s %s, want a problem with %d", got.code, got.contentType, got.text, c.code)
 			}
-			if got.Field != c.field || !strings.Contains(string(got.Value), c.value) || !strings.Contains(got.Detail, c.says) || got.Code != c.reason {
-				t.Errorf("%s, want field %q, value %s, code %q and %q in the detail", got.text, c.field, c.value, c.reason, c.says)
+			if got.Field != c.field || !strings.Contains(string(got.Value), c.value) ||
+				!strings.Contains(got.Detail, c.says) || got.Code != c.reason {
+				t.Errorf("%s, want field %q, value %s, code %q and %q in the detail", got.text, c.field, c.value,
+					c.reason, c.says)
 			}
 		})
 	}
-	if got := p.call("GET", "/v1/payments/E1", ""); got.code != 422 || got.Field != "end_to_end_id" || string(got.Value) != `"E1"` || got.Code != "FF08" {
+	if got := p.call("GET", "/v1/payments/E1", ""); got.code != 422 || got.Field != "end_to_end_id" ||
+		string(got.Value) != `"E1"` || got.Code != "FF08" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 }
@@ -171,7 +205,8 @@ func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 			if took := time.Since(started); took > 5*time.Second {
 				t.Errorf("it took %v, want about 1s", took)
 			}
-			if got.code != http.StatusServiceUnavailable && got.code != http.StatusTooManyRequests || got.retryAfter == "" {
+			if got.code != http.StatusServiceUnavailable && got.code != http.StatusTooManyRequests ||
+				got.retryAfter == "" {
 				t.Errorf("%d %s Retry-After %q, want 503 or 429", got.code, got.text, got.retryAfter)
 			}
 			if _, err := pix.ParseEndToEndID(got.EndToEndID); err != nil {
@@ -239,7 +274,8 @@ func TestStoppingDoesNotWaitForAnAbsentKafka(t *testing.T) {
 	b.Stop()
 	p.AwaitNeed("kafka", true)
 	go func() {
-		if response, err := http.Post("http://"+p.HTTP+"/v1/payments", "application/json", strings.NewReader(valid)); err == nil {
+		if response, err := http.Post("http://"+p.HTTP+"/v1/payments", "application/json",
+			strings.NewReader(valid)); err == nil {
 			response.Body.Close()
 			if response.StatusCode != http.StatusServiceUnavailable {
 				t.Errorf("%s without Kafka", response.Status)
@@ -283,7 +319,8 @@ func BenchmarkAccept(bench *testing.B) {
 	for range atOnce {
 		left.Go(func() {
 			for range work {
-				response, err := client.Post("http://"+p.HTTP+"/v1/payments", "application/json", strings.NewReader(valid))
+				response, err := client.Post("http://"+p.HTTP+"/v1/payments", "application/json",
+					strings.NewReader(valid))
 				if err != nil {
 					bench.Error(err)
 					return

@@ -43,7 +43,8 @@ func get[B any](t *testing.T, p *program, path string) (body B) {
 }
 
 func balance(posted, out, in, available int64) query.Balance {
-	return query.Balance{PostedCentavos: posted, PendingOutCentavos: out, PendingInCentavos: in, AvailableCentavos: available}
+	return query.Balance{PostedCentavos: posted, PendingOutCentavos: out, PendingInCentavos: in,
+		AvailableCentavos: available}
 }
 
 func TestTheBalanceIsTheLedgers(t *testing.T) {
@@ -56,7 +57,8 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 	payer, payee := accountPath(content.Payer), accountPath(content.Payee)
 	check := func(path string, want query.Balance) {
 		t.Helper()
-		if got := get[query.AccountBalance](t, p, path); got.Balance != want || "/v1/accounts/"+got.ISPB+"/"+got.Branch+"/"+got.Number != path {
+		if got := get[query.AccountBalance](t, p, path); got.Balance != want ||
+			"/v1/accounts/"+got.ISPB+"/"+got.Branch+"/"+got.Number != path {
 			t.Errorf("%s: %+v, want %+v", path, got, want)
 		}
 	}
@@ -68,10 +70,13 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 	write(t, client, ledger.AppendPost(nil, id, false))
 	check(payer, balance(999_900, 0, 0, 999_900))
 	check(payee, balance(100, 0, 0, 100))
-	if got := p.call("GET", "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/99", ""); got.code != http.StatusNotFound || got.Field != "account" {
+	if got := p.call("GET", "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/99",
+		""); got.code != http.StatusNotFound || got.Field != "account" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
-	for _, path := range []string{"/v1/accounts/1/0001/1", "/v1/accounts/10000001/1/1", "/v1/accounts/10000001/0001/01", payer + "/statement?limit=0", payer + "/statement?limit=x", payer + "/statement?cursor=-1", "/v1/participants/1", "/v1/participants?limit=1000000"} {
+	for _, path := range []string{"/v1/accounts/1/0001/1", "/v1/accounts/10000001/1/1", "/v1/accounts/10000001/0001/01",
+		payer + "/statement?limit=0", payer + "/statement?limit=x", payer + "/statement?cursor=-1",
+		"/v1/participants/1", "/v1/participants?limit=1000000"} {
 		if got := p.call("GET", path, ""); got.code != 422 || got.Field == "" || got.Rule == "" || got.Code != "FF01" {
 			t.Errorf("%s: %d %s", path, got.code, got.text)
 		}
@@ -85,7 +90,8 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
-	settled, voided := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	settled, voided := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
+		pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	for _, id := range []pix.EndToEndID{settled, voided} {
 		write(t, client, ledger.AppendReserve(nil, id, content, 60))
 	}
@@ -108,7 +114,8 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 				t.Errorf("%d lines in a page of %d", len(page.Lines), limit)
 			}
 			for _, line := range page.Lines {
-				got = append(got, fmt.Sprint(line.Kind, " ", line.Direction, " ", line.AmountCentavos, " ", line.Code, " ", line.EndToEndID, " ", line.ReasonCode))
+				got = append(got, fmt.Sprint(line.Kind, " ", line.Direction, " ", line.AmountCentavos, " ", line.Code,
+					" ", line.EndToEndID, " ", line.ReasonCode))
 				if !line.At.Before(before) {
 					t.Errorf("%v does not come after %v", before, line.At)
 				}
@@ -123,14 +130,17 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 			t.Errorf("in pages of %d: %q, want %q", limit, got, want)
 		}
 	}
-	idle := ledger.NewAccount(ledger.CustomerAccount(pix.Account{ISPB: content.Payer.ISPB, Branch: "0001", Number: "2"}))
+	idle := ledger.NewAccount(
+		ledger.CustomerAccount(pix.Account{ISPB: content.Payer.ISPB, Branch: "0001", Number: "2"}))
 	if results, err := client.CreateAccounts([]tb.Account{idle}); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
 	}
-	if page := get[query.Statement](t, p, "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/2/statement"); len(page.Lines) != 0 || page.NextCursor != "" {
+	if page := get[query.Statement](t, p,
+		"/v1/accounts/"+string(content.Payer.ISPB)+"/0001/2/statement"); len(page.Lines) != 0 || page.NextCursor != "" {
 		t.Errorf("an account without movements: %+v", page)
 	}
-	if got := p.call("GET", "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/99/statement", ""); got.code != http.StatusNotFound {
+	if got := p.call("GET", "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/99/statement",
+		""); got.code != http.StatusNotFound {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 }
@@ -138,14 +148,18 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 // fund makes a sandbox population of two banks as bootstrap does.
 func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	t.Helper()
-	marker := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}
+	marker := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos,
+		ReserveCentavos: p.ReserveCentavos}
 	opened := []tb.Account{marker.Issuance()}
-	for _, id := range []ledger.AccountID{ledger.RefusalsAccount, ledger.RegisterAccount, ledger.AllowanceSourceAccount} {
+	for _, id := range []ledger.AccountID{ledger.RefusalsAccount, ledger.RegisterAccount,
+		ledger.AllowanceSourceAccount} {
 		opened = append(opened, ledger.NewAccount(id))
 	}
 	var funding []tb.Transfer
 	move := func(debit, credit ledger.AccountID, amount uint64) {
-		funding = append(funding, tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(amount), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
+		funding = append(funding,
+			tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(amount),
+				Ledger: ledger.Ledger, Code: ledger.CodeFunding})
 	}
 	customer := func(account pix.Account) {
 		opened = append(opened, ledger.NewAccount(ledger.CustomerAccount(account)))
@@ -155,12 +169,17 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	}
 	for bank := range p.Banks {
 		psp := p.Bank(bank)
-		for _, id := range []ledger.AccountID{ledger.ReserveAccount(psp), ledger.TransitAccount(psp), ledger.BooksAccount(psp), ledger.AllowanceAccount(psp, ledger.Day), ledger.AllowanceAccount(psp, ledger.Night)} {
+		for _, id := range []ledger.AccountID{ledger.ReserveAccount(psp), ledger.TransitAccount(psp),
+			ledger.BooksAccount(psp), ledger.AllowanceAccount(psp, ledger.Day),
+			ledger.AllowanceAccount(psp, ledger.Night)} {
 			opened = append(opened, ledger.NewAccount(id))
 		}
 		move(ledger.IssuanceAccount, ledger.ReserveAccount(psp), p.ReserveCentavos)
-		funding = ledger.AppendAct(funding, "", "", ledger.Act{Kind: ledger.Opening, Bank: psp, Centavos: int64(p.ReserveCentavos) - int64(p.DepositsOf(bank)), ByCentralBank: true})
-		funding = ledger.AppendAct(funding, keys.CentralBank, "join-"+string(psp), ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})
+		funding = ledger.AppendAct(funding, "", "",
+			ledger.Act{Kind: ledger.Opening, Bank: psp, Centavos: int64(p.ReserveCentavos) - int64(p.DepositsOf(bank)),
+				ByCentralBank: true})
+		funding = ledger.AppendAct(funding, keys.CentralBank, "join-"+string(psp),
+			ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})
 		for _, branch := range sandbox.SpecialBranches {
 			customer(p.Special(bank, branch))
 		}
@@ -180,7 +199,8 @@ func nothingIsToldFromAnEmptyLedger(t *testing.T, l *ledgertest.Server) {
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("register", false)
-	if got := p.call("GET", "/v1/participants", ""); got.code != http.StatusServiceUnavailable || !strings.Contains(got.Detail, "run bootstrap") {
+	if got := p.call("GET", "/v1/participants", ""); got.code != http.StatusServiceUnavailable ||
+		!strings.Contains(got.Detail, "run bootstrap") {
 		t.Errorf("participants of an empty ledger: %d %s", got.code, got.text)
 	}
 }
@@ -192,7 +212,8 @@ func aParticipantsBooksAgree(t *testing.T, l *ledgertest.Server, client tigerbee
 	check := func(ispb string, reserve, transit query.Balance) {
 		t.Helper()
 		got := get[query.Participant](t, p, "/v1/participants/"+ispb)
-		if got.ISPB != ispb || got.Reserve != reserve || got.Transit != transit || got.Books == nil || !got.Books.Holds || got.Books.DifferenceCentavos != 0 {
+		if got.ISPB != ispb || got.Reserve != reserve || got.Transit != transit || got.Books == nil ||
+			!got.Books.Holds || got.Books.DifferenceCentavos != 0 {
 			t.Errorf("%+v %+v, want reserve %+v and transit %+v", got, got.Books, reserve, transit)
 		}
 	}
@@ -221,10 +242,13 @@ func aParticipantsBooksAgree(t *testing.T, l *ledgertest.Server, client tigerbee
 	// Money without a source must be reported, until it is given back.
 	move := func(debit, credit ledger.AccountID) {
 		t.Helper()
-		write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: 99}})
+		write(t, client, []tb.Transfer{
+			{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1),
+				Ledger: ledger.Ledger, Code: 99}})
 	}
 	move(ledger.TransitAccount("10000003"), ledger.RefusalsAccount)
-	if got := get[query.Participant](t, p, "/v1/participants/10000003"); got.Books.Holds || got.Books.DifferenceCentavos != -1 {
+	if got := get[query.Participant](t, p, "/v1/participants/10000003"); got.Books.Holds ||
+		got.Books.DifferenceCentavos != -1 {
 		t.Errorf("a breach of the law is reported as %+v", got.Books)
 	}
 	move(ledger.RefusalsAccount, ledger.TransitAccount("10000003"))

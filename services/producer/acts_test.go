@@ -29,7 +29,8 @@ import (
 func openRegister(t *testing.T, client tigerbeetle.Client) {
 	t.Helper()
 	var accounts []tb.Account
-	for _, id := range []tb.Uint128{ledger.IssuanceAccount, ledger.RefusalsAccount, ledger.RegisterAccount, ledger.AllowanceSourceAccount} {
+	for _, id := range []tb.Uint128{ledger.IssuanceAccount, ledger.RefusalsAccount, ledger.RegisterAccount,
+		ledger.AllowanceSourceAccount} {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
 	results, err := client.CreateAccounts(accounts)
@@ -114,28 +115,35 @@ func TestABankJoinsAndWorks(t *testing.T) {
 	check := func(state string, reserve, transit int64) {
 		t.Helper()
 		got := get[query.Participant](t, p, "/v1/participants/"+string(psp))
-		if got.State != state || got.Reserve != balance(reserve, 0, 0, reserve) || got.Transit != balance(transit, 0, 0, transit) || got.Books == nil || !got.Books.Holds || got.Books.BooksCentavos != reserve+transit {
+		if got.State != state || got.Reserve != balance(reserve, 0, 0, reserve) ||
+			got.Transit != balance(transit, 0, 0, transit) || got.Books == nil || !got.Books.Holds ||
+			got.Books.BooksCentavos != reserve+transit {
 			t.Errorf("%+v %+v", got, got.Books)
 		}
 	}
 	check("active", 100_000, -50_000)
 	pays := func(code int) {
 		t.Helper()
-		if got := p.call("POST", "/v1/payments", payment(account, other)); got.code != code || code != 202 && (got.Field != "payer" || got.Rule == "" || !strings.Contains(string(got.Value), string(psp))) {
+		if got := p.call("POST", "/v1/payments", payment(account, other)); got.code != code || code != 202 &&
+			(got.Field != "payer" || got.Rule == "" || !strings.Contains(string(got.Value), string(psp))) {
 			t.Errorf("%d %s, want %d", got.code, got.text, code)
 		}
 	}
 	pays(202)
 	for _, c := range []struct{ act, state string }{{"block", "blocked"}, {"close", "closed"}} {
-		if done := p.onAccount(t, account, c.act, `{"act": "`+c.act+`"}`); done.Account.State != c.state || done.Act.Act != c.act || done.Act.By != string(psp) || done.Act.At.IsZero() {
+		if done := p.onAccount(t, account, c.act, `{"act": "`+c.act+`"}`); done.Account.State != c.state ||
+			done.Act.Act != c.act || done.Act.By != string(psp) || done.Act.At.IsZero() {
 			t.Errorf("%+v", done)
 		}
 		pays(422) // at once: who has done an act here sees it here
-		if _, _, _, text := p.as("", "POST", batchPath, payment(account, other)+"\n"); !strings.Contains(text, `"status":422`) || !strings.Contains(text, "account-not-open") {
+		if _, _, _, text := p.as("", "POST", batchPath, payment(account, other)+"\n"); !strings.Contains(text,
+			`"status":422`) || !strings.Contains(text, "account-not-open") {
 			t.Errorf("a line of a batch: %s", text)
 		}
 		for _, moves := range []string{"deposit", "withdraw"} {
-			if got := p.call("PUT", accountPath(account)+"/acts/"+c.act+moves, `{"act": "`+moves+`", "amount_centavos": 1}`); got.code != 422 || got.Field != "account" || got.Rule == "" {
+			if got := p.call("PUT", accountPath(account)+"/acts/"+c.act+moves,
+				`{"act": "`+moves+`", "amount_centavos": 1}`); got.code != 422 || got.Field != "account" ||
+				got.Rule == "" {
 				t.Errorf("%s: %d %s", moves, got.code, got.text)
 			}
 		}
@@ -144,10 +152,14 @@ func TestABankJoinsAndWorks(t *testing.T) {
 		}
 		pays(202)
 	}
-	if done := p.onAccount(t, account, "w", `{"act": "withdraw", "amount_centavos": 20000}`); done.Account.PostedCentavos != 30_000 || done.Act.AmountCentavos != 20_000 {
+	if done := p.onAccount(t, account, "w",
+		`{"act": "withdraw", "amount_centavos": 20000}`); done.Account.PostedCentavos != 30_000 ||
+		done.Act.AmountCentavos != 20_000 {
 		t.Errorf("%+v", done)
 	}
-	if done := p.onParticipant(t, psp, "out", `{"act": "liquidity-out", "amount_centavos": 10000}`); done.Participant.Reserve.PostedCentavos != 90_000 || done.Act.By != keys.CentralBank {
+	if done := p.onParticipant(t, psp, "out",
+		`{"act": "liquidity-out", "amount_centavos": 10000}`); done.Participant.Reserve.PostedCentavos != 90_000 ||
+		done.Act.By != keys.CentralBank {
 		t.Errorf("%+v", done)
 	}
 	check("active", 90_000, -30_000)
@@ -155,10 +167,13 @@ func TestABankJoinsAndWorks(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	p.onParticipant(t, psp, "cap", `{"act": "payment-cap", "cap_centavos": 700}`)
-	if done := p.onParticipant(t, psp, "r", `{"act": "resume"}`); done.Participant.State != "active" || done.Participant.PaymentCapCentavos != 700 {
+	if done := p.onParticipant(t, psp, "r", `{"act": "resume"}`); done.Participant.State != "active" ||
+		done.Participant.PaymentCapCentavos != 700 {
 		t.Errorf("%+v", done)
 	}
-	if done := p.onParticipant(t, psp, "nocap", `{"act": "payment-cap", "cap_centavos": 0}`); done.Participant.PaymentCapCentavos != 0 || done.Act.CapCentavos == nil || *done.Act.CapCentavos != 0 {
+	if done := p.onParticipant(t, psp, "nocap",
+		`{"act": "payment-cap", "cap_centavos": 0}`); done.Participant.PaymentCapCentavos != 0 ||
+		done.Act.CapCentavos == nil || *done.Act.CapCentavos != 0 {
 		t.Errorf("%+v", done)
 	}
 	// The history, in pages of any size, and among that of all.
@@ -194,7 +209,9 @@ func TestABankJoinsAndWorks(t *testing.T) {
 	p.onAccount(t, second, "open-2", `{"act": "open"}`)
 	list := get[query.AccountPage](t, p, "/v1/participants/"+string(psp)+"/accounts?limit=1")
 	rest := get[query.AccountPage](t, p, "/v1/participants/"+string(psp)+"/accounts?cursor="+list.NextCursor)
-	if len(list.Accounts) != 1 || list.Accounts[0].Number != "1" || list.Accounts[0].PostedCentavos != 30_000 || list.Accounts[0].State != "open" || len(rest.Accounts) != 1 || rest.Accounts[0].Number != "2" || rest.NextCursor != "" {
+	if len(list.Accounts) != 1 || list.Accounts[0].Number != "1" || list.Accounts[0].PostedCentavos != 30_000 ||
+		list.Accounts[0].State != "open" || len(rest.Accounts) != 1 || rest.Accounts[0].Number != "2" ||
+		rest.NextCursor != "" {
 		t.Errorf("%+v %+v", list, rest)
 	}
 	if records := published(t, b, 3); len(records) != 3 {
@@ -214,7 +231,8 @@ func TestACapGrantsItsAllowance(t *testing.T) {
 	psp, other := account.ISPB, ownBanks().Payee
 	set := func(of *program, id, kind string, centavos int) act.ParticipantActDone {
 		t.Helper()
-		return of.onParticipant(t, psp, id, fmt.Sprintf(`{"act": %q, "cap_centavos": %d, "window_seconds": 3600}`, kind, centavos))
+		return of.onParticipant(t, psp, id,
+			fmt.Sprintf(`{"act": %q, "cap_centavos": %d, "window_seconds": 3600}`, kind, centavos))
 	}
 	check := func(done act.ParticipantActDone, want ...query.OutflowCap) {
 		t.Helper()
@@ -253,7 +271,8 @@ func TestACapGrantsItsAllowance(t *testing.T) {
 		return has == 100, fmt.Sprint(has)
 	})
 	kit.Await(t, "the metric of what is left", func() (bool, string) {
-		return strings.Contains(p.metrics(), fmt.Sprintf("pix_outflow_left_centavos{ispb=%q,window=\"day\"} 100\n", psp)), ""
+		return strings.Contains(p.metrics(),
+			fmt.Sprintf("pix_outflow_left_centavos{ispb=%q,window=\"day\"} 100\n", psp)), ""
 	})
 	day.CapCentavos, day.LeftCentavos = 2000, 2000
 	check(set(p, "higher", "day-cap", 2000), day, night)
@@ -265,7 +284,9 @@ func TestACapGrantsItsAllowance(t *testing.T) {
 		all.Go(func() { set([]*program{p, q}[i%2], fmt.Sprint("race-", i), "day-cap", 1000+i) })
 	}
 	all.Wait()
-	found, err := client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Limit: 1, Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
+	found, err := client.GetAccountTransfers(
+		tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Limit: 1,
+			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
@@ -292,14 +313,18 @@ func TestARepeatedActChangesNothing(t *testing.T) {
 			t.Errorf("%d %s, want %s", again.code, again.text, first.text)
 		}
 	}
-	for _, other := range []string{`{"act": "liquidity-in", "amount_centavos": 100001}`, `{"act": "liquidity-out", "amount_centavos": 100000}`, `{"act": "suspend"}`} {
-		if got := p.call("PUT", path, other); got.code != http.StatusConflict || got.Field != "act_id" || got.Rule == "" || got.Type != "urn:liquida:problem:act-id-used" {
+	for _, other := range []string{`{"act": "liquidity-in", "amount_centavos": 100001}`,
+		`{"act": "liquidity-out", "amount_centavos": 100000}`, `{"act": "suspend"}`} {
+		if got := p.call("PUT", path, other); got.code != http.StatusConflict || got.Field != "act_id" ||
+			got.Rule == "" || got.Type != "urn:liquida:problem:act-id-used" {
 			t.Errorf("%s: %d %s", other, got.code, got.text)
 		}
 	}
 	// A deposit that was done is done, whatever became of the account.
 	p.onAccount(t, account, "close", `{"act": "close"}`)
-	if done := p.onAccount(t, account, "deposit", `{"act": "deposit", "amount_centavos": 50000}`); done.Account.State != "closed" || done.Account.PostedCentavos != 50_000 {
+	if done := p.onAccount(t, account, "deposit",
+		`{"act": "deposit", "amount_centavos": 50000}`); done.Account.State != "closed" ||
+		done.Account.PostedCentavos != 50_000 {
 		t.Errorf("%+v", done)
 	}
 	p.onAccount(t, account, "reopen", `{"act": "reopen"}`)
@@ -307,14 +332,17 @@ func TestARepeatedActChangesNothing(t *testing.T) {
 	p.onAccount(t, account, "in", `{"act": "deposit", "amount_centavos": 1}`)
 	// What the ledger refuses burns the id, and a new try needs a new one.
 	for _, c := range []struct{ path, big, small string }{
-		{accountPath(account) + "/acts/w", `{"act": "withdraw", "amount_centavos": 50002}`, `{"act": "withdraw", "amount_centavos": 1}`},
-		{bankPath(account.ISPB) + "out", `{"act": "liquidity-out", "amount_centavos": 100001}`, `{"act": "liquidity-out", "amount_centavos": 1}`},
+		{accountPath(account) + "/acts/w", `{"act": "withdraw", "amount_centavos": 50002}`,
+			`{"act": "withdraw", "amount_centavos": 1}`},
+		{bankPath(account.ISPB) + "out", `{"act": "liquidity-out", "amount_centavos": 100001}`,
+			`{"act": "liquidity-out", "amount_centavos": 1}`},
 	} {
 		if got := p.call("PUT", c.path, c.big); got.code != 422 || got.Field != "amount_centavos" || got.Rule == "" {
 			t.Errorf("%d %s", got.code, got.text)
 		}
 		for _, body := range []string{c.big, c.small} {
-			if got := p.call("PUT", c.path, body); got.code != http.StatusConflict || got.Field != "act_id" || got.Rule != "a new try needs a new id" {
+			if got := p.call("PUT", c.path, body); got.code != http.StatusConflict || got.Field != "act_id" ||
+				got.Rule != "a new try needs a new id" {
 				t.Errorf("%d %s", got.code, got.text)
 			}
 		}
@@ -322,15 +350,18 @@ func TestARepeatedActChangesNothing(t *testing.T) {
 	}
 	// What is there is not made again, but the act that made it says so.
 	for _, c := range []struct{ path, body, field string }{
-		{bankPath(account.ISPB), `{"act": "register"}`, "ispb"}, {accountPath(account) + "/acts/", `{"act": "open"}`, "account"},
+		{bankPath(account.ISPB), `{"act": "register"}`, "ispb"},
+		{accountPath(account) + "/acts/", `{"act": "open"}`, "account"},
 	} {
-		if got := p.call("PUT", c.path+"again", c.body); got.code != http.StatusConflict || got.Field != c.field || got.Rule == "" {
+		if got := p.call("PUT", c.path+"again", c.body); got.code != http.StatusConflict || got.Field != c.field ||
+			got.Rule == "" {
 			t.Errorf("%d %s", got.code, got.text)
 		}
 		put[any](t, p, c.path+map[string]string{"ispb": "join", "account": "open"}[c.field], c.body)
 	}
 	got := get[query.Participant](t, p, "/v1/participants/"+string(account.ISPB))
-	if got.Reserve.PostedCentavos != 99_999 || got.Transit.PostedCentavos != -50_000 || !got.Books.Holds || got.State != "active" {
+	if got.Reserve.PostedCentavos != 99_999 || got.Transit.PostedCentavos != -50_000 || !got.Books.Holds ||
+		got.State != "active" {
 		t.Errorf("%+v %+v", got, got.Books)
 	}
 }
@@ -393,7 +424,8 @@ func TestWhoFollowsActsAsksTheLedgerNothing(t *testing.T) {
 	p.onAccount(t, account, "block", `{"act": "block"}`)
 	kit.Await(t, "the next act", func() (bool, string) {
 		next := page(all.NextCursor)
-		return len(next.Acts) == 1 && next.Acts[0].Act == "block" && next.NextCursor != all.NextCursor, fmt.Sprintf("%+v", next)
+		return len(next.Acts) == 1 && next.Acts[0].Act == "block" && next.NextCursor != all.NextCursor,
+			fmt.Sprintf("%+v", next)
 	})
 }
 
@@ -432,7 +464,8 @@ func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 			t.Errorf("%s: %v", body, codes)
 		}
 	}
-	if codes := race(base+"one-of", liquidity, `{"act": "liquidity-in", "amount_centavos": 5}`, `{"act": "resume"}`); codes[200] == 0 || codes[200]+codes[409] != 8 {
+	if codes := race(base+"one-of", liquidity, `{"act": "liquidity-in", "amount_centavos": 5}`,
+		`{"act": "resume"}`); codes[200] == 0 || codes[200]+codes[409] != 8 {
 		t.Errorf("%v", codes)
 	}
 	// Each account by 8 acts: one opens it, the others are told.
@@ -443,7 +476,8 @@ func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 8 {
 			all.Go(func() {
-				got := []*program{p, q}[n%2].call("PUT", fmt.Sprintf("%s/acts/open-%d-%d", accountPath(account), i, n), `{"act": "open"}`)
+				got := []*program{p, q}[n%2].call("PUT", fmt.Sprintf("%s/acts/open-%d-%d", accountPath(account), i, n),
+					`{"act": "open"}`)
 				mu.Lock()
 				defer mu.Unlock()
 				switch got.code {
@@ -459,7 +493,8 @@ func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 			t.Errorf("%d acts opened %v, %d were told", opened, account, told)
 		}
 	}
-	if got := get[query.Participant](t, q, "/v1/participants/"+string(account.ISPB)); !got.Books.Holds || got.Reserve.PostedCentavos < 100_000 || got.Reserve.PostedCentavos > 200_000 {
+	if got := get[query.Participant](t, q, "/v1/participants/"+string(account.ISPB)); !got.Books.Holds ||
+		got.Reserve.PostedCentavos < 100_000 || got.Reserve.PostedCentavos > 200_000 {
 		t.Errorf("%+v %+v", got, got.Books)
 	}
 }
@@ -471,7 +506,9 @@ func TestABadActIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 	bank := bankPath(account.ISPB)
 	customer := accountPath(account) + "/acts/"
 	last := func() uint64 {
-		found, err := client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.BooksAccount(account.ISPB), Limit: 1, Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
+		found, err := client.GetAccountTransfers(
+			tb.AccountFilter{AccountID: ledger.BooksAccount(account.ISPB), Limit: 1,
+				Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}
@@ -495,7 +532,8 @@ func TestABadActIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 		{bank, `{"act": "payment-cap", "cap_centavos": 5, "window_seconds": 200}`, 422, "window_seconds", "200"},
 		{bank, `{"act": "liquidity-in"}`, 422, "amount_centavos", "0"},
 		{bank, `{"act": "liquidity-in", "amount_centavos": -1}`, 400, "amount_centavos", `"number -1"`},
-		{bank, `{"act": "liquidity-in", "amount_centavos": 1000000000000001}`, 422, "amount_centavos", "1000000000000001"},
+		{bank, `{"act": "liquidity-in", "amount_centavos": 1000000000000001}`, 422, "amount_centavos",
+			"1000000000000001"},
 		{bank, `{"act": "payment-cap"}`, 422, "cap_centavos", ""},
 		{bank, `{"act": "payment-cap", "cap_centavos": 1000000000000001}`, 422, "cap_centavos", "1000000000000001"},
 		{bank, `{"act": "day-cap", "cap_centavos": 5}`, 422, "window_seconds", "0"},
@@ -504,28 +542,33 @@ func TestABadActIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 		{customer, `{"act": "suspend"}`, 422, "act", `"suspend"`},
 		{customer, `{"act": "block", "amount_centavos": 1}`, 422, "amount_centavos", "1"},
 		{customer, `{"act": "deposit"}`, 422, "amount_centavos", "0"},
-		{customer, `{"act": "withdraw", "amount_centavos": 1000000000000001}`, 422, "amount_centavos", "1000000000000001"},
+		{customer, `{"act": "withdraw", "amount_centavos": 1000000000000001}`, 422, "amount_centavos",
+			"1000000000000001"},
 		{"/v1/accounts/" + string(account.ISPB) + "/1/1/acts/", `{"act": "open"}`, 422, "account", `"branch":"1"`},
 		{"/v1/accounts/" + string(account.ISPB) + "/0001/999/acts/", `{"act": "block"}`, 404, "account", `"999"`},
-		{"/v1/accounts/" + string(account.ISPB) + "/0001/999/acts/", `{"act": "deposit", "amount_centavos": 1}`, 404, "account", `"999"`},
+		{"/v1/accounts/" + string(account.ISPB) + "/0001/999/acts/", `{"act": "deposit", "amount_centavos": 1}`, 404,
+			"account", `"999"`},
 		{"/v1/accounts/99999999/0001/1/acts/", `{"act": "open"}`, 404, "ispb", `"99999999"`},
 		{"/v1/participants/99999999/acts/", `{"act": "suspend"}`, 404, "ispb", `"99999999"`},
 		{"/v1/participants/9999999/acts/", `{"act": "register"}`, 422, "ispb", `"9999999"`},
 	} {
 		got := p.call("PUT", fmt.Sprintf("%sbad-%d", c.path, i), c.body)
-		if got.code != c.code || got.Field != c.field || !strings.Contains(string(got.Value), c.value) || c.code == 422 && got.Rule == "" || got.contentType != "application/problem+json" {
+		if got.code != c.code || got.Field != c.field || !strings.Contains(string(got.Value), c.value) ||
+			c.code == 422 && got.Rule == "" || got.contentType != "application/problem+json" {
 			t.Errorf("%s %s: %d %s, want %d %s %s", c.path, c.body, got.code, got.text, c.code, c.field, c.value)
 		}
 	}
 	for _, id := range []string{"a b", "ä", strings.Repeat("x", 65), "a+b"} {
-		if got := p.call("PUT", strings.ReplaceAll(bank+id, " ", "%20"), `{"act": "suspend"}`); got.code != 422 || got.Field != "act_id" || got.Rule == "" {
+		if got := p.call("PUT", strings.ReplaceAll(bank+id, " ", "%20"), `{"act": "suspend"}`); got.code != 422 ||
+			got.Field != "act_id" || got.Rule == "" {
 			t.Errorf("id %q: %d %s", id, got.code, got.text)
 		}
 	}
 	if after := last(); after != before {
 		t.Error("something was written")
 	}
-	for _, path := range []string{"/v1/acts?limit=0", "/v1/participants/1/acts", "/v1/participants/1/accounts", "/v1/participants/" + string(account.ISPB) + "/acts?cursor=x"} {
+	for _, path := range []string{"/v1/acts?limit=0", "/v1/participants/1/acts", "/v1/participants/1/accounts",
+		"/v1/participants/" + string(account.ISPB) + "/acts?cursor=x"} {
 		if got := p.call("GET", path, ""); got.code != 422 || got.Field == "" || got.Rule == "" {
 			t.Errorf("%s: %d %s", path, got.code, got.text)
 		}
@@ -544,15 +587,20 @@ func TestNoActBringsABalanceToItsEnd(t *testing.T) {
 	p, _, client := startForActs(t)
 	account := newBank(t, p)
 	const most = ledger.CustomersCentavosMax
-	results, err := client.CreateTransfers([]tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(account.ISPB), CreditAccountID: ledger.CustomerAccount(account),
-		Amount: tb.ToUint128(most - 50_000 - 1_000), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
+	results, err := client.CreateTransfers(
+		[]tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(account.ISPB),
+			CreditAccountID: ledger.CustomerAccount(account),
+			Amount:          tb.ToUint128(most - 50_000 - 1_000), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
 	if err != nil || len(results) > 0 {
 		t.Fatal(results, err)
 	}
 	deposit := func(centavos int) reply {
-		return p.call("PUT", accountPath(account)+"/acts/last", fmt.Sprintf(`{"act": "deposit", "amount_centavos": %d}`, centavos))
+		return p.call("PUT", accountPath(account)+"/acts/last",
+			fmt.Sprintf(`{"act": "deposit", "amount_centavos": %d}`, centavos))
 	}
-	if got := deposit(1_001); got.code != http.StatusUnprocessableEntity || !strings.Contains(got.text, `"amount_centavos"`) || !strings.Contains(got.text, fmt.Sprintf("at most %d centavos", most)) {
+	if got := deposit(1_001); got.code != http.StatusUnprocessableEntity ||
+		!strings.Contains(got.text, `"amount_centavos"`) ||
+		!strings.Contains(got.text, fmt.Sprintf("at most %d centavos", most)) {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 	if got := deposit(1_000); got.code != http.StatusOK {
@@ -567,14 +615,17 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 	t.Parallel()
 	r := makeRing(t)
 	p, _, client := startForActs(t, "HTTP_KEYS_FILE="+r.digests)
-	own, other, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"), "Bearer "+r.of(t, keys.CentralBank)
+	own, other, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"),
+		"Bearer "+r.of(t, keys.CentralBank)
 	try := func(as, path, body string, want int, field string) {
 		t.Helper()
-		if code, _, problem, text := p.as(as, "PUT", path, body); code != want || problem.Field != field || code == 403 && (problem.Rule == "" || problem.Value == nil) {
+		if code, _, problem, text := p.as(as, "PUT", path, body); code != want || problem.Field != field ||
+			code == 403 && (problem.Rule == "" || problem.Value == nil) {
 			t.Errorf("%.20s %s %s: %d %s, want %d", as, path, body, code, text, want)
 		}
 	}
-	for _, kind := range []string{"register", "suspend", "resume", "liquidity-in", "liquidity-out", "payment-cap", "day-cap", "night-cap"} {
+	for _, kind := range []string{"register", "suspend", "resume", "liquidity-in", "liquidity-out", "payment-cap",
+		"day-cap", "night-cap"} {
 		body := `{"act": "` + kind + `", "amount_centavos": 1, "cap_centavos": 1}`
 		try(own, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "act")
 		try(other, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "ispb")
@@ -588,21 +639,24 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 	}
 	for _, kind := range []string{"open", "block", "close", "reopen", "deposit", "withdraw"} {
 		for _, as := range []string{other, bank} {
-			try(as, "/v1/accounts/10000001/0001/1/acts/permission-"+kind, `{"act": "`+kind+`", "amount_centavos": 1}`, 403, "ispb")
+			try(as, "/v1/accounts/10000001/0001/1/acts/permission-"+kind, `{"act": "`+kind+`", "amount_centavos": 1}`,
+				403, "ispb")
 		}
 	}
 	for _, c := range []struct {
 		as, path string
 		code     int
 	}{
-		{own, "/v1/acts", 403}, {other, "/v1/participants/10000001/acts", 403}, {other, "/v1/participants/10000001/accounts", 403}, {bank, "/v1/acts", 200},
+		{own, "/v1/acts", 403}, {other, "/v1/participants/10000001/acts", 403},
+		{other, "/v1/participants/10000001/accounts", 403}, {bank, "/v1/acts", 200},
 	} {
 		if code, _, _, text := p.as(c.as, "GET", c.path, ""); code != c.code {
 			t.Errorf("%.20s %s: %d %s", c.as, c.path, code, text)
 		}
 	}
 	for _, holder := range []string{"10000001", "10000002", keys.CentralBank} { // nothing was written
-		for _, kind := range []string{"register", "suspend", "open", "block", "deposit", "name-key", "revoke-key", "name-seal", "revoke-seal"} {
+		for _, kind := range []string{"register", "suspend", "open", "block", "deposit", "name-key", "revoke-key",
+			"name-seal", "revoke-seal"} {
 			found, err := client.LookupTransfers([]tb.Uint128{ledger.ActRecordID(holder, "permission-"+kind)})
 			if err != nil || len(found) > 0 {
 				t.Errorf("%s by %s: %v %v", kind, holder, found, err)
@@ -630,20 +684,24 @@ func TestABankActsOnlySoOften(t *testing.T) {
 			codes := map[int]int{}
 			unready := 0
 			for i := range c.tries {
-				code, header, problem, _ := p.as("Bearer "+r.of(t, "10000003"), "PUT", fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
+				code, header, problem, _ := p.as("Bearer "+r.of(t, "10000003"), "PUT",
+					fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
 				for code == 503 { // on a slow machine the register was not read in time; the try counts
 					unready++
 					time.Sleep(100 * time.Millisecond)
-					code, header, problem, _ = p.as("Bearer "+r.of(t, "10000003"), "PUT", fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
+					code, header, problem, _ = p.as("Bearer "+r.of(t, "10000003"), "PUT",
+						fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
 				}
-				if codes[code]++; code == 429 && (!strings.Contains(problem.Rule, c.limit) || header.Get("Retry-After") == "") {
+				if codes[code]++; code == 429 &&
+					(!strings.Contains(problem.Rule, c.limit) || header.Get("Retry-After") == "") {
 					t.Errorf("%+v", problem)
 				}
 			}
 			if codes[404] < c.takenMin-unready || codes[429] < 3 || codes[404]+codes[429] != c.tries {
 				t.Errorf("%v, and %d tries met 503", codes, unready)
 			}
-			if code, _, _, text := p.as("Bearer "+r.of(t, keys.CentralBank), "PUT", "/v1/participants/99999999/acts/x", `{"act": "suspend"}`); code != 404 {
+			if code, _, _, text := p.as("Bearer "+r.of(t, keys.CentralBank), "PUT", "/v1/participants/99999999/acts/x",
+				`{"act": "suspend"}`); code != 404 {
 				t.Errorf("another is slowed down, too: %d %s", code, text)
 			}
 		})
@@ -659,11 +717,13 @@ func TestAnActWithoutTheLedgerHasAnUnknownFate(t *testing.T) {
 	account := newBank(t, p)
 	p.asIs = true
 	toLedger.Set(link.Cut, 0)
-	if got := p.call("PUT", accountPath(account)+"/acts/later", `{"act": "block"}`); got.code != 503 || got.retryAfter == "" {
+	if got := p.call("PUT", accountPath(account)+"/acts/later", `{"act": "block"}`); got.code != 503 ||
+		got.retryAfter == "" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 	p.AwaitNeed("register", true)
-	if got := p.call("POST", "/v1/payments", payment(account, ownBanks().Payee)); got.code != 503 || got.Type != "urn:liquida:problem:register-away" {
+	if got := p.call("POST", "/v1/payments", payment(account, ownBanks().Payee)); got.code != 503 ||
+		got.Type != "urn:liquida:problem:register-away" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 	toLedger.Set(link.Whole, 0)
@@ -685,7 +745,8 @@ func TestAnActThatWasWrittenIsNeverSaidToBeUndone(t *testing.T) {
 	undone := make([]int, 100) // deposits of 1000 + i centavos
 	for i := range undone {
 		at.Go(func() {
-			got := p.call("PUT", fmt.Sprintf("%s/acts/one-%d", accountPath(account), i), fmt.Sprintf(`{"act": "deposit", "amount_centavos": %d}`, 1000+i))
+			got := p.call("PUT", fmt.Sprintf("%s/acts/one-%d", accountPath(account), i),
+				fmt.Sprintf(`{"act": "deposit", "amount_centavos": %d}`, 1000+i))
 			if got.code != http.StatusOK && got.Type != "urn:liquida:problem:unknown-fate" {
 				undone[i] = got.code
 			}
@@ -714,7 +775,8 @@ func TestABankBlocksOnlySoMany(t *testing.T) {
 			got = p.call("PUT", accountPath(account)+"/acts/"+number+"-"+id, `{"act": "`+act+`"}`)
 			return got.code != http.StatusServiceUnavailable, got.text
 		})
-		if got.code != want || want == 409 && (got.Field != "account" || !strings.Contains(got.Rule, "ACCOUNTS_NOT_OPEN_MAX")) {
+		if got.code != want || want == 409 &&
+			(got.Field != "account" || !strings.Contains(got.Rule, "ACCOUNTS_NOT_OPEN_MAX")) {
 			t.Errorf("%s %s: %d %s, want %d", number, act, got.code, got.text, want)
 		}
 	}

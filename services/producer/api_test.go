@@ -35,12 +35,16 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 		folder := t.TempDir() // the tool may write files
 		settings := filepath.Join(folder, "schemathesis.toml")
 		// A schema cannot say all: a time may not exist, and 1.0 is an integer for JSON Schema, but no amount here.
-		if err := os.WriteFile(settings, []byte("[checks.positive_data_acceptance]\nexpected-statuses = [\"2xx\", 400, 401, 403, 404, 409, 422, 429]\n"), 0o600); err != nil {
+		if err := os.WriteFile(settings,
+			[]byte("[checks.positive_data_acceptance]\nexpected-statuses = [\"2xx\", 400, 401, 403, 404, 409, 422, 429]\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
-		command := exec.Command(tool, "--config-file", settings, "--no-color", "run", "http://"+p.HTTP+"/openapi.json", "--phases", "examples,coverage,fuzzing,stateful",
+		command := exec.Command(tool, "--config-file", settings, "--no-color", "run", "http://"+p.HTTP+"/openapi.json",
+			"--phases", "examples,coverage,fuzzing,stateful",
 			"--checks", "all", "--header", "Authorization: Bearer "+r.of(t, holder),
-			"--max-examples", cmp.Or(os.Getenv("API_EXAMPLES"), "40"), "--seed", "1", "--request-timeout", "20", "--continue-on-failure",
+			"--max-examples", cmp.Or(os.Getenv("API_EXAMPLES"), "40"), "--seed", "1", "--request-timeout", "20",
+			"--continue-on-failure",
 			"--exclude-path", batchPath) // the tool cannot make NDJSON: FuzzBatch does
 		command.Dir = folder
 		said, err := command.CombinedOutput()

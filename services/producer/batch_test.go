@@ -22,7 +22,9 @@ func (p *program) batch(body string) (results []submission.BatchResult) {
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		results = p.batchOnce(body)
 		taken := slices.ContainsFunc(results, func(r submission.BatchResult) bool { return r.Problem == nil })
-		away := slices.ContainsFunc(results, func(r submission.BatchResult) bool { return r.Problem != nil && isAway(r.Problem.Type) })
+		away := slices.ContainsFunc(results, func(r submission.BatchResult) bool {
+			return r.Problem != nil && isAway(r.Problem.Type)
+		})
 		if p.asIs || taken || !away || time.Now().After(giveUp) {
 			return results
 		}
@@ -50,24 +52,30 @@ func (p *program) batchOnce(body string) (results []submission.BatchResult) {
 func TestEachLineOfABatchStandsForItself(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, aLedger(t), "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024", "PAYMENTS_IN_FLIGHT_MAX=300", "CALLER_SHARE_MAX=1")
+	p := startProgram(t, b, aLedger(t), "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024",
+		"PAYMENTS_IN_FLIGHT_MAX=300", "CALLER_SHARE_MAX=1")
 	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
 	got := p.batch(strings.Join([]string{
-		valid, "", `{"end_to_end_id": "` + id + `", ` + valid[1:], `{"amount_centavos": "1"}`, `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": 0}`, "x", `{"isbp": 1}`, valid, strings.Replace(valid, "12345}", "9223372036854775808}", 1), strings.Replace(valid, "12345}", `5, "AMOUNT_CENTAVOS": 500}`, 1),
+		valid, "", `{"end_to_end_id": "` + id + `", ` + valid[1:], `{"amount_centavos": "1"}`,
+		`{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": 0}`, "x", `{"isbp": 1}`, valid,
+		strings.Replace(valid, "12345}", "9223372036854775808}", 1),
+		strings.Replace(valid, "12345}", `5, "AMOUNT_CENTAVOS": 500}`, 1),
 	}, "\n"))
 	published(t, b, 3)
 	want := []struct {
 		line   int
 		status int // 0: accepted
 		field  string
-	}{{1, 0, ""}, {3, 0, ""}, {4, 400, "amount_centavos"}, {5, 422, "amount_centavos"}, {6, 400, ""}, {7, 400, "isbp"}, {8, 0, ""}, {9, 422, "amount_centavos"}, {10, 400, "AMOUNT_CENTAVOS"}}
+	}{{1, 0, ""}, {3, 0, ""}, {4, 400, "amount_centavos"}, {5, 422, "amount_centavos"}, {6, 400, ""}, {7, 400, "isbp"},
+		{8, 0, ""}, {9, 422, "amount_centavos"}, {10, 400, "AMOUNT_CENTAVOS"}}
 	if len(got) != len(want) {
 		t.Fatalf("%d results, want %d: %+v", len(got), len(want), got)
 	}
 	for i, w := range want {
 		g := got[i]
-		if g.Line != w.line || (g.Problem == nil) != (w.status == 0) || g.Problem != nil && (g.Problem.Status != w.status || g.Problem.Field != w.field || g.Status != "") ||
+		if g.Line != w.line || (g.Problem == nil) != (w.status == 0) || g.Problem != nil &&
+			(g.Problem.Status != w.status || g.Problem.Field != w.field || g.Status != "") ||
 			g.Problem == nil && (g.Status != "accepted" || len(g.EndToEndID) != 32) {
 			t.Errorf("result %d is %+v %+v, want %+v", i, g, g.Problem, w)
 		}
@@ -99,7 +107,8 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 	})
 	t.Run("a line that is too long ends it", func(t *testing.T) {
 		got := p.batch(valid + "\n" + strings.Repeat("x", 2000) + "\n" + valid)
-		if len(got) != 2 || got[0].Status != "accepted" || got[1].Problem == nil || got[1].Problem.Status != 413 || got[1].Line != 2 {
+		if len(got) != 2 || got[0].Status != "accepted" || got[1].Problem == nil || got[1].Problem.Status != 413 ||
+			got[1].Line != 2 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -114,13 +123,16 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 		}
 	})
 	t.Run("too many bytes, not declared", func(t *testing.T) {
-		response, err := http.Post("http://"+p.HTTP+batchPath, "application/x-ndjson", io.MultiReader(strings.NewReader(valid+"\n"), strings.NewReader(strings.Repeat(strings.Repeat(" ", 1000)+"\n", 1100))))
+		response, err := http.Post("http://"+p.HTTP+batchPath, "application/x-ndjson",
+			io.MultiReader(strings.NewReader(valid+"\n"),
+				strings.NewReader(strings.Repeat(strings.Repeat(" ", 1000)+"\n", 1100))))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
 		text, _ := io.ReadAll(response.Body)
-		if lines := bytes.Split(bytes.TrimSpace(text), []byte("\n")); len(lines) != 2 || !bytes.Contains(lines[0], []byte(`"accepted"`)) || !bytes.Contains(lines[1], []byte(`"status":413`)) {
+		if lines := bytes.Split(bytes.TrimSpace(text), []byte("\n")); len(lines) != 2 ||
+			!bytes.Contains(lines[0], []byte(`"accepted"`)) || !bytes.Contains(lines[1], []byte(`"status":413`)) {
 			t.Errorf("%s", text)
 		}
 	})
@@ -163,7 +175,8 @@ func TestABatchStreams(t *testing.T) {
 		switch {
 		case strings.Contains(results.Text(), `"end_to_end_id":"E10000001`):
 			taken++
-		case !strings.Contains(results.Text(), `"status":503`) || time.Now().After(giveUp): // the ledger may be slow: it asks for another try
+		case !strings.Contains(results.Text(), `"status":503`) || time.Now().After(giveUp):
+			// the ledger may be slow: it asks for another try
 			t.Fatalf("line %d: %s", line, results.Text())
 		}
 		time.Sleep(200 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
@@ -190,7 +203,8 @@ func TestABatchWithTheBrokerAwayNamesEveryPayment(t *testing.T) {
 	}
 	unknown := 0
 	for i, g := range got {
-		if g.Line != i+1 || g.Problem == nil || g.Problem.Status != 503 && g.Problem.Status != 429 || len(g.Problem.EndToEndID) != 32 {
+		if g.Line != i+1 || g.Problem == nil || g.Problem.Status != 503 && g.Problem.Status != 429 ||
+			len(g.Problem.EndToEndID) != 32 {
 			t.Fatalf("%+v %+v", g, g.Problem)
 		}
 		if g.Problem.Status == 503 {

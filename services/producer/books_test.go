@@ -69,7 +69,8 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 	// A bank deposits more than 64 bits hold. Its front door stays up, and the laws stay exact.
 	rich := newBank(t, p)
 	for i := range 3 {
-		chain := ledger.AppendAct(nil, string(rich.ISPB), fmt.Sprintf("huge-%d", i), ledger.Act{Kind: ledger.Deposit, Bank: rich.ISPB, Account: rich, Centavos: ledger.ActCentavosMax})
+		chain := ledger.AppendAct(nil, string(rich.ISPB), fmt.Sprintf("huge-%d", i),
+			ledger.Act{Kind: ledger.Deposit, Bank: rich.ISPB, Account: rich, Centavos: ledger.ActCentavosMax})
 		for i := range chain {
 			chain[i].Amount = tb.ToUint128(1 << 62) // as four thousand deposits
 		}
@@ -81,15 +82,18 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 		books, ok := holds()
 		return !ok || books["transit "+string(rich.ISPB)] == math.MinInt64, fmt.Sprint(books)
 	})
-	if got := p.call("GET", "/v1/participants/"+string(rich.ISPB), ""); got.code != http.StatusOK || !strings.Contains(got.text, `"difference_centavos":0`) {
+	if got := p.call("GET", "/v1/participants/"+string(rich.ISPB), ""); got.code != http.StatusOK ||
+		!strings.Contains(got.text, `"difference_centavos":0`) {
 		t.Errorf("%d %s", got.code, got.text)
 	}
-	if got := p.call("GET", accountPath(rich), ""); got.code != http.StatusOK || !strings.Contains(got.text, `"posted_centavos":9223372036854775807`) {
+	if got := p.call("GET", accountPath(rich), ""); got.code != http.StatusOK ||
+		!strings.Contains(got.text, `"posted_centavos":9223372036854775807`) {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 
 	// Money comes and is given back. A deposit beside it hides it from the books of the bank, and from nothing else.
-	reserve, transit, customer := ledger.ReserveAccount(first.ISPB), ledger.TransitAccount(first.ISPB), ledger.CustomerAccount(first)
+	reserve, transit, customer := ledger.ReserveAccount(first.ISPB), ledger.TransitAccount(first.ISPB),
+		ledger.CustomerAccount(first)
 	for _, c := range []struct {
 		debit, credit  ledger.AccountID
 		code           ledger.ActKind
@@ -98,12 +102,16 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 		{ledger.IssuanceAccount, reserve, ledger.LiquidityIn, 1, 1}, {transit, customer, ledger.Deposit, 0, 1},
 		{customer, transit, ledger.Withdrawal, 1, 1}, {reserve, ledger.IssuanceAccount, ledger.LiquidityOut, 0, 0},
 	} {
-		write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: c.debit, CreditAccountID: c.credit, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: uint16(c.code)}})
+		write(t, client, []tb.Transfer{
+			{ID: tb.ID(), DebitAccountID: c.debit, CreditAccountID: c.credit, Amount: tb.ToUint128(1),
+				Ledger: ledger.Ledger, Code: uint16(c.code)}})
 		kit.Await(t, "money without an act", func() (bool, string) {
 			books := p.books(t)
-			return books["books_difference "+string(first.ISPB)] == c.books && books["conservation_difference"] == c.unacted, fmt.Sprint(books)
+			return books["books_difference "+string(first.ISPB)] == c.books &&
+				books["conservation_difference"] == c.unacted, fmt.Sprint(books)
 		})
-		if got := get[query.ParticipantPage](t, p, "/v1/participants").Issuance; got.DifferenceCentavos != c.unacted || got.Holds != (c.unacted == 0) || got.IssuedCentavos <= 0 {
+		if got := get[query.ParticipantPage](t, p, "/v1/participants").Issuance; got.DifferenceCentavos != c.unacted ||
+			got.Holds != (c.unacted == 0) || got.IssuedCentavos <= 0 {
 			t.Errorf("%+v, want %d without an act", got, c.unacted)
 		}
 	}
@@ -112,7 +120,8 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 // lawsOfMoneyOfManyBanks is a step of TestWholeLedger. The laws hold over more banks than one look-up
 // reads.
 func lawsOfMoneyOfManyBanks(t *testing.T, l *ledgertest.Server, _ tigerbeetle.Client) {
-	p := startProgram(t, startBroker(t), l, "BOOKS_INTERVAL=200ms", "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100", "ACT_BURST_MAX=1000")
+	p := startProgram(t, startBroker(t), l, "BOOKS_INTERVAL=200ms", "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100",
+		"ACT_BURST_MAX=1000")
 	p.AwaitNeed("register", false)
 	banks := make([]string, (134-1)/3+1)
 	for i := range banks {
@@ -129,7 +138,8 @@ func lawsOfMoneyOfManyBanks(t *testing.T, l *ledgertest.Server, _ tigerbeetle.Cl
 			t.Errorf("central-bank money appeared or vanished: %d", books["conservation_difference"])
 		}
 		for i, bank := range banks {
-			if has, known := books["reserve "+bank]; !known || has != int64(i+1) || books["books_difference "+bank] != 0 {
+			if has, known := books["reserve "+bank]; !known || has != int64(i+1) ||
+				books["books_difference "+bank] != 0 {
 				return false, fmt.Sprintf("bank %d: %v", i, books)
 			}
 		}

@@ -41,7 +41,8 @@ func TestAWrongClockTakesNothingAndCallsNothingExpired(t *testing.T) {
 			p := startProgram(t, b, l, "PRODUCER_CLOCK_OFFSET="+offset.String())
 			p.AwaitNeed("log", false)
 			p.AwaitNeed("clock", true)
-			if problem := p.Problems()["clock"]; !strings.Contains(problem, "this machine's clock differs from the ledger's") {
+			if problem := p.Problems()["clock"]; !strings.Contains(problem,
+				"this machine's clock differs from the ledger's") {
 				t.Errorf("not ready because of %q", problem)
 			}
 			skew := 0.0
@@ -51,9 +52,12 @@ func TestAWrongClockTakesNothingAndCallsNothingExpired(t *testing.T) {
 			if off := skew - offset.Seconds(); off < -5 || off > 5 {
 				t.Errorf("the metric says that the clock is off by %v s, it is by %v", skew, offset)
 			}
-			giveBack := `{"return_id": "` + pix.NewReturnID("10000002", time.Now(), random).String() + `", "original_end_to_end_id": "` + pix.NewEndToEndID("10000001", time.Now(), random).String() + `", "amount_centavos": 1, "reason_code": "MD06"}`
+			giveBack := `{"return_id": "` + pix.NewReturnID("10000002", time.Now(), random).String() +
+				`", "original_end_to_end_id": "` + pix.NewEndToEndID("10000001", time.Now(), random).String() +
+				`", "amount_centavos": 1, "reason_code": "MD06"}`
 			for path, body := range map[string]string{"/v1/payments": valid, "/v1/returns": giveBack} {
-				if got := p.call("POST", path, body); got.code != http.StatusServiceUnavailable || got.Type != "urn:liquida:problem:clock-wrong" || got.retryAfter == "" {
+				if got := p.call("POST", path, body); got.code != http.StatusServiceUnavailable ||
+					got.Type != "urn:liquida:problem:clock-wrong" || got.retryAfter == "" {
 					t.Errorf("POST %s: %d %s", path, got.code, got.text)
 				}
 			}
@@ -61,7 +65,8 @@ func TestAWrongClockTakesNothingAndCallsNothingExpired(t *testing.T) {
 				t.Errorf("a line of a batch: %d %s", got.code, got.text)
 			}
 
-			long, short := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+			long, short := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
+				pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 			write(t, client, ledger.AppendReserve(nil, long, content, 60))
 			write(t, client, ledger.AppendReserve(nil, short, content, 2))
 			if got := p.call("GET", "/v1/payments/"+long.String(), ""); string(got.Status) != `"reserved"` {

@@ -40,7 +40,8 @@ func (p *program) post(path, body string, headers ...string) (r reply, header ht
 // conflicts reports whether a response says that an id belongs to other content, and no more than that.
 func (r reply) conflicts(id, kind string) bool {
 	name := map[byte]string{'E': "end_to_end_id", 'D': "return_id"}[id[0]]
-	return r.code == http.StatusConflict && r.Type == "urn:liquida:problem:"+kind && r.Code == "DUPL" && r.Field == name && string(r.Value) == `"`+id+`"` && r.Rule != "" && r.EndToEndID == id &&
+	return r.code == http.StatusConflict && r.Type == "urn:liquida:problem:"+kind && r.Code == "DUPL" &&
+		r.Field == name && string(r.Value) == `"`+id+`"` && r.Rule != "" && r.EndToEndID == id &&
 		!r.has("amount_centavos") && !strings.Contains(r.text, `"settled"`) && !strings.Contains(r.text, "10000002\"")
 }
 
@@ -51,7 +52,8 @@ const (
 
 // bodyOf is a payment of content, but for its amount.
 func bodyOf(id pix.EndToEndID, centavos int) string {
-	return fmt.Sprintf(`{"end_to_end_id": %q, "payer": %s, "payee": %s, "amount_centavos": %d}`, id, payer, payee, centavos)
+	return fmt.Sprintf(`{"end_to_end_id": %q, "payer": %s, "payee": %s, "amount_centavos": %d}`, id, payer,
+		payee, centavos)
 }
 
 // What the ledger knows under an id decides, at each front door and after each restart: the same
@@ -104,11 +106,14 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 		var lines []string
 		for _, k := range all {
 			for _, wait := range [][]string{nil, {"Prefer", "wait=1"}} {
-				if got, header := door.post("/v1/payments", bodyOf(k.id, 101), wait...); !got.conflicts(k.id.String(), knownConflict) || header.Get("Preference-Applied") != "" {
+				if got, header := door.post("/v1/payments", bodyOf(k.id, 101), wait...); !got.conflicts(k.id.String(),
+					knownConflict) || header.Get("Preference-Applied") != "" {
 					t.Errorf("%s, another amount: %d %s", k.name, got.code, got.text)
 				}
 			}
-			if got := door.call("POST", "/v1/payments", strings.Replace(bodyOf(k.id, 100), payee, strings.Replace(payee, `"2"}`, `"3"}`, 1), 1)); !got.conflicts(k.id.String(), knownConflict) {
+			if got := door.call("POST", "/v1/payments",
+				strings.Replace(bodyOf(k.id, 100), payee, strings.Replace(payee, `"2"}`, `"3"}`, 1),
+					1)); !got.conflicts(k.id.String(), knownConflict) {
 				t.Errorf("%s, another payee: %d %s", k.name, got.code, got.text)
 			}
 			if got, _ := door.post("/v1/payments", bodyOf(k.id, 100)); got.code != http.StatusAccepted {
@@ -119,7 +124,9 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 		}
 		const times = 4 // so that they are more than other asks for in one look-up
 		for i, got := range door.batch(strings.Join(slices.Repeat(lines, times), "\n")) {
-			if conflict := i%3 == 0; got.Line != i+1 || conflict != (got.Problem != nil) || conflict && (got.Problem.Status != 409 || got.Problem.Code != "DUPL" || got.Problem.EndToEndID != all[i/3%len(all)].id.String() || got.EndToEndID != "") {
+			if conflict := i%3 == 0; got.Line != i+1 || conflict != (got.Problem != nil) || conflict &&
+				(got.Problem.Status != 409 || got.Problem.Code != "DUPL" ||
+					got.Problem.EndToEndID != all[i/3%len(all)].id.String() || got.EndToEndID != "") {
 				t.Errorf("line %d: %+v %+v", i+1, got, got.Problem)
 			}
 		}
@@ -127,7 +134,8 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 	}
 	for _, record := range published(t, b, taken) {
 		var order pixv1.PaymentOrder
-		if err := order.UnmarshalVT(record.Value); err != nil || order.AmountCentavos == 101 || order.Payee.Number == "3" {
+		if err := order.UnmarshalVT(record.Value); err != nil || order.AmountCentavos == 101 ||
+			order.Payee.Number == "3" {
 			t.Errorf("%v was sent (%v)", &order, err)
 		}
 	}
@@ -151,24 +159,30 @@ func TestAnIDThatIsOnItsWayNamesOnePayment(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, l)
 	p.AwaitNeed("log", false)
-	id, second := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	id, second := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
+		pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	made := p.call("POST", "/v1/payments", valid).EndToEndID
 	for _, c := range []struct {
 		body string
 		code int
-	}{{bodyOf(id, 100), 202}, {bodyOf(id, 101), 409}, {bodyOf(id, 100), 202}, {`{"end_to_end_id": "` + made + `", ` + valid[1:], 202}, {strings.Replace(`{"end_to_end_id": "`+made+`", `+valid[1:], "12345}", "12346}", 1), 409}} {
+	}{{bodyOf(id, 100), 202}, {bodyOf(id, 101), 409}, {bodyOf(id, 100), 202},
+		{`{"end_to_end_id": "` + made + `", ` + valid[1:], 202},
+		{strings.Replace(`{"end_to_end_id": "`+made+`", `+valid[1:], "12345}", "12346}", 1), 409}} {
 		got, _ := p.post("/v1/payments", c.body, "Prefer", "wait=1")
 		if got.code != c.code || c.code == 409 && !got.conflicts(c.body[19:51], flightConflict) {
 			t.Errorf("%s: %d %s", c.body, got.code, got.text)
 		}
 	}
-	got := p.batch(bodyOf(second, 100) + "\n" + bodyOf(second, 101) + "\n" + bodyOf(second, 100) + "\n" + bodyOf(id, 101))
-	if len(got) != 4 || got[0].Problem != nil || got[1].Problem == nil || got[1].Problem.Status != 409 || got[2].Problem != nil || got[3].Problem == nil || got[3].Problem.Status != 409 {
+	got := p.batch(bodyOf(second, 100) + "\n" + bodyOf(second, 101) + "\n" + bodyOf(second, 100) + "\n" +
+		bodyOf(id, 101))
+	if len(got) != 4 || got[0].Problem != nil || got[1].Problem == nil || got[1].Problem.Status != 409 ||
+		got[2].Problem != nil || got[3].Problem == nil || got[3].Problem.Status != 409 {
 		t.Errorf("%+v", got)
 	}
 	for _, record := range published(t, b, 6) {
 		var order pixv1.PaymentOrder
-		if err := order.UnmarshalVT(record.Value); err != nil || order.AmountCentavos == 101 || order.AmountCentavos == 12346 {
+		if err := order.UnmarshalVT(record.Value); err != nil || order.AmountCentavos == 101 ||
+			order.AmountCentavos == 12346 {
 			t.Errorf("%v was sent (%v)", &order, err)
 		}
 	}
@@ -219,7 +233,8 @@ func TestAWaitEndsWithTheOutcomeOfItsOwnContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := startBroker(t)
-			p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...) // only what the broker tells wakes it in time
+			// only what the broker tells wakes it in time
+			p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
 			p.AwaitNeed("log", false)
 			p.awaitSettlements()
 			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
@@ -255,7 +270,8 @@ func TestAnIDNamesOneReturn(t *testing.T) {
 	write(t, client, ledger.AppendPost(nil, original, false))
 	fundPayee(t, client, 1000)
 	order := func(id pix.ReturnID, centavos int, reason string) string {
-		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %d, "reason_code": %q}`, id, original, centavos, reason)
+		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %d, "reason_code": %q}`,
+			id, original, centavos, reason)
 	}
 	ask := func(when string, id pix.ReturnID, body string, code int, kind string) {
 		t.Helper()
@@ -285,7 +301,8 @@ func TestAnIDNamesOneReturn(t *testing.T) {
 	}
 	// A verdict of another original counts, too.
 	elsewhere := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
-	ask("another original", settled, strings.Replace(order(settled, 40, "MD06"), original.String(), elsewhere.String(), 1), 409, knownConflict)
+	ask("another original", settled,
+		strings.Replace(order(settled, 40, "MD06"), original.String(), elsewhere.String(), 1), 409, knownConflict)
 	// Who waits hears of its own return.
 	late, of := newReturn(t, original)
 	ended := make(chan struct{})
@@ -298,7 +315,8 @@ func TestAnIDNamesOneReturn(t *testing.T) {
 		write(t, client, ledger.AppendReturnPost(nil, late, of, 2, false))
 		back(t, b, late, original, true)
 	}()
-	if got, _ := p.post("/v1/returns", order(late, 41, "MD06"), "Prefer", "wait=60"); !got.conflicts(late.String(), knownConflict) {
+	if got, _ := p.post("/v1/returns", order(late, 41, "MD06"), "Prefer", "wait=60"); !got.conflicts(late.String(),
+		knownConflict) {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 	<-ended
@@ -312,7 +330,8 @@ func TestAConflictTellsOtherBanksNothing(t *testing.T) {
 	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l, "HTTP_KEYS_FILE="+r.digests)
 	p.AwaitNeed("log", false)
-	held, nowhere := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	held, nowhere := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
+		pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, held, content, 600))
 	back, of := newReturn(t, held)
 	write(t, client, ledger.AppendReturnReceipt(nil, back, of, pix.ReasonReturnExceeds, true))
@@ -337,7 +356,9 @@ func TestAConflictTellsOtherBanksNothing(t *testing.T) {
 		}
 		said = nil
 		for _, id := range []pix.ReturnID{back, absent} {
-			code, _, problem, text := p.as("Bearer "+r.of(t, as), "POST", "/v1/returns", fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 41, "reason_code": "MD06"}`, id, held))
+			code, _, problem, text := p.as("Bearer "+r.of(t, as), "POST", "/v1/returns",
+				fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 41, "reason_code": "MD06"}`,
+					id, held))
 			if code != 403 || problem.Code == "DUPL" {
 				t.Errorf("%s: %d %s", as, code, text)
 			}
@@ -365,11 +386,14 @@ func deadLetter(t *testing.T, b *kit.Broker, reason string, messages ...*pixv1.P
 		if err != nil {
 			t.Fatal(err)
 		}
-		value, err := (&pixv1.DeadLetter{Topic: stream.Payments, Offset: int64(i), ReasonCode: reason, Reason: "a secret", Payload: payload}).MarshalVT()
+		value, err := (&pixv1.DeadLetter{Topic: stream.Payments, Offset: int64(i), ReasonCode: reason,
+			Reason: "a secret", Payload: payload}).MarshalVT()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.DeadLetters, Key: []byte(message.EndToEndId), Value: value}).FirstErr(); err != nil {
+		if err := client.ProduceSync(t.Context(),
+			&kgo.Record{Topic: stream.DeadLetters, Key: []byte(message.EndToEndId),
+				Value: value}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -385,7 +409,8 @@ func TestAStatusTellsOfADeadLetter(t *testing.T) {
 	p := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests)
 	p.AwaitNeed("log", false)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
-	dead, held := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	dead, held := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
+		pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, held, content, 600))
 	deadReturn, of := newReturn(t, original)
 	refused, _ := newReturn(t, original)
@@ -396,38 +421,51 @@ func TestAStatusTellsOfADeadLetter(t *testing.T) {
 	// Whoever writes to Kafka can name any bank: no participant loses its place.
 	var strangers []*pixv1.PaymentOrder
 	for i := range 1000 {
-		strangers = append(strangers, &pixv1.PaymentOrder{EndToEndId: pix.NewEndToEndID(pix.ISPB(fmt.Sprint(20000000+i)), time.Now(), random).String()})
+		strangers = append(strangers,
+			&pixv1.PaymentOrder{EndToEndId: pix.NewEndToEndID(pix.ISPB(fmt.Sprint(20000000+i)), time.Now(),
+				random).String()})
 	}
 	deadLetter(t, b, "FF01", strangers...)
 	// Of several letters of an id the newest is told, whatever its bank wrote between them.
-	deadLetter(t, b, "FF01", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 76}, &pixv1.PaymentOrder{EndToEndId: held.String(), AmountCentavos: 76})
+	deadLetter(t, b, "FF01", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 76},
+		&pixv1.PaymentOrder{EndToEndId: held.String(), AmountCentavos: 76})
 	var others []*pixv1.PaymentOrder
 	for range 500 { // as many as are kept of one bank in a generation
-		others = append(others, &pixv1.PaymentOrder{EndToEndId: pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random).String()})
+		others = append(others, &pixv1.PaymentOrder{
+			EndToEndId: pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random).String()})
 	}
 	deadLetter(t, b, "FF01", others...)
 	deadLetter(t, b, "LQ07", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 77}, returned(deadReturn))
 	deadLetter(t, b, "DUPL", &pixv1.PaymentOrder{EndToEndId: held.String(), AmountCentavos: 77}, returned(refused))
-	payer, payee, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"), "Bearer "+r.of(t, "central-bank")
+	payer, payee, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"),
+		"Bearer "+r.of(t, "central-bank")
 	for range 2 {
 		for _, c := range []struct {
 			as, path string
 			code     int
 			says     string // empty: nothing of the dead letter
 		}{
-			{payer, "/v1/payments/" + dead.String(), 404, "LQ07"}, {bank, "/v1/payments/" + dead.String(), 404, "LQ07"}, {payee, "/v1/payments/" + dead.String(), 403, ""},
-			{payer, "/v1/payments/" + held.String(), 200, "DUPL"}, {bank, "/v1/payments/" + held.String(), 200, "DUPL"}, {payee, "/v1/payments/" + held.String(), 200, ""},
-			{payee, "/v1/returns/" + deadReturn.String(), 404, "LQ07"}, {payer, "/v1/returns/" + deadReturn.String(), 403, ""},
-			{payee, "/v1/returns/" + refused.String(), 200, "DUPL"}, {payer, "/v1/returns/" + refused.String(), 200, ""},
+			{payer, "/v1/payments/" + dead.String(), 404, "LQ07"}, {bank, "/v1/payments/" + dead.String(), 404, "LQ07"},
+			{payee, "/v1/payments/" + dead.String(), 403, ""},
+			{payer, "/v1/payments/" + held.String(), 200, "DUPL"}, {bank, "/v1/payments/" + held.String(), 200, "DUPL"},
+			{payee, "/v1/payments/" + held.String(), 200, ""},
+			{payee, "/v1/returns/" + deadReturn.String(), 404, "LQ07"},
+			{payer, "/v1/returns/" + deadReturn.String(), 403, ""},
+			{payee, "/v1/returns/" + refused.String(), 200, "DUPL"},
+			{payer, "/v1/returns/" + refused.String(), 200, ""},
 		} {
 			kit.Await(t, fmt.Sprintf("%.20s %s: %d %s", c.as, c.path, c.code, c.says), func() (bool, string) {
 				code, _, problem, text := p.as(c.as, "GET", c.path, "")
 				var state query.PaymentState
 				_ = json.Unmarshal([]byte(text), &state) // a problem has no dead letter
-				tells := code == 404 && problem.Type == "urn:liquida:problem:dead-letter" && problem.Code == c.says && strings.Contains(problem.Detail, "77 centavos") ||
-					code == 200 && state.DeadLetter != nil && state.DeadLetter.ReasonCode == c.says && state.DeadLetter.AmountCentavos == 77 && !state.DeadLetter.At.IsZero()
-				shows := strings.Contains(text, `"amount_centavos":77`) || strings.Contains(text, "77 centavos") // a time or an id may hold a 77
-				return code == c.code && tells == (c.says != "") && shows == tells && !strings.Contains(text, "secret"), fmt.Sprint(code, text)
+				tells := code == 404 && problem.Type == "urn:liquida:problem:dead-letter" && problem.Code == c.says &&
+					strings.Contains(problem.Detail, "77 centavos") ||
+					code == 200 && state.DeadLetter != nil && state.DeadLetter.ReasonCode == c.says &&
+						state.DeadLetter.AmountCentavos == 77 && !state.DeadLetter.At.IsZero()
+				// a time or an id may hold a 77
+				shows := strings.Contains(text, `"amount_centavos":77`) || strings.Contains(text, "77 centavos")
+				return code == c.code && tells == (c.says != "") && shows == tells && !strings.Contains(text, "secret"),
+					fmt.Sprint(code, text)
 			})
 		}
 		p.End(9)
@@ -445,30 +483,41 @@ func TestAHeaderIsAnsweredNotIgnored(t *testing.T) {
 	p := startProgram(t, b, l, "WAIT_MAX=1s")
 	p.AwaitNeed("log", false)
 	back, _ := newReturn(t, pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
-	giveBack := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, back, pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
+	giveBack := fmt.Sprintf(
+		`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, back,
+		pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
 	for _, c := range []struct{ path, body, name, value string }{
-		{"/v1/payments", valid, "Prefer", "wait"}, {"/v1/payments", valid, "Prefer", "wait=10s"}, {"/v1/payments", valid, "Prefer", "return=minimal, wait=-1"}, {"/v1/returns", giveBack, "Prefer", "wait=soon"},
-		{"/v1/payments", valid, "Idempotency-Key", "7"}, {"/v1/returns", giveBack, "Idempotency-Key", "7"}, {batchPath, valid, "Idempotency-Key", "7"},
-		{"/v1/payments", valid, "X-Idempotency-Key", "7"}, {"/v1/returns", giveBack, "X-Idempotency-Key", "7"}, {batchPath, valid, "X-Idempotency", "7"},
+		{"/v1/payments", valid, "Prefer", "wait"}, {"/v1/payments", valid, "Prefer", "wait=10s"},
+		{"/v1/payments", valid, "Prefer", "return=minimal, wait=-1"}, {"/v1/returns", giveBack, "Prefer", "wait=soon"},
+		{"/v1/payments", valid, "Idempotency-Key", "7"}, {"/v1/returns", giveBack, "Idempotency-Key", "7"},
+		{batchPath, valid, "Idempotency-Key", "7"},
+		{"/v1/payments", valid, "X-Idempotency-Key", "7"}, {"/v1/returns", giveBack, "X-Idempotency-Key", "7"},
+		{batchPath, valid, "X-Idempotency", "7"},
 	} {
 		got, _ := p.post(c.path, c.body, c.name, c.value)
-		if got.code != 400 || got.Type != "urn:liquida:problem:invalid-header" || got.Field != c.name || !strings.Contains(c.value, strings.Trim(string(got.Value), `"`)) || got.Rule == "" || !strings.Contains(got.Detail, "nothing was") {
+		if got.code != 400 || got.Type != "urn:liquida:problem:invalid-header" || got.Field != c.name ||
+			!strings.Contains(c.value, strings.Trim(string(got.Value), `"`)) || got.Rule == "" ||
+			!strings.Contains(got.Detail, "nothing was") {
 			t.Errorf("%s %s: %s: %d %s", c.path, c.name, c.value, got.code, got.text)
 		}
 	}
-	act := p.send(t.Context(), "PUT", "/v1/accounts/10000001/0001/777/acts/a", `{"act": "open"}`, "Idempotency-Key", "7")
+	act := p.send(t.Context(), "PUT", "/v1/accounts/10000001/0001/777/acts/a", `{"act": "open"}`,
+		"Idempotency-Key", "7")
 	if act.StatusCode != 400 {
 		t.Errorf("an act: %s", act.Status)
 	}
 	for path, body := range map[string]string{"/v1/payments": valid, "/v1/returns": giveBack, batchPath: valid} {
 		for _, encoding := range []string{"gzip", "br", "identity, gzip"} {
-			if got, _ := p.post(path, body, "Content-Encoding", encoding); got.code != 415 || got.Field != "Content-Encoding" || string(got.Value) != `"`+encoding+`"` || got.Rule == "" || !strings.Contains(got.Detail, "nothing was done") {
+			if got, _ := p.post(path, body, "Content-Encoding", encoding); got.code != 415 ||
+				got.Field != "Content-Encoding" || string(got.Value) != `"`+encoding+`"` || got.Rule == "" ||
+				!strings.Contains(got.Detail, "nothing was done") {
 				t.Errorf("%s in %s: %d %s", path, encoding, got.code, got.text)
 			}
 		}
 	}
 	// The standard has servers ignore the preferences that they do not know.
-	if got, header := p.post("/v1/payments", valid, "Prefer", "return=minimal, wait=100000000000000000000", "Content-Encoding", "Identity"); got.code != 202 || header.Get("Preference-Applied") != "wait=1" {
+	if got, header := p.post("/v1/payments", valid, "Prefer", "return=minimal, wait=100000000000000000000",
+		"Content-Encoding", "Identity"); got.code != 202 || header.Get("Preference-Applied") != "wait=1" {
 		t.Errorf("%d %s %v", got.code, got.text, header)
 	}
 	if records := published(t, b, 1); len(records) != 1 {
@@ -486,19 +535,24 @@ func TestATextIsWhatItsSenderMeant(t *testing.T) {
 	p.AwaitNeed("log", false)
 	for _, text := range []string{"caf\xe9", `half \ud83d`, `\ude00\ud83d`, `a NUL \u0000`} {
 		body := strings.Replace(valid, "{", `{"remittance_information": "`+text+`", `, 1)
-		if got, _ := p.post("/v1/payments", body); got.code != 400 || got.Type != "urn:liquida:problem:malformed" || got.Field != "remittance_information" || got.Rule == "" || !strings.Contains(got.Detail, "line 1, column 28") {
+		if got, _ := p.post("/v1/payments", body); got.code != 400 || got.Type != "urn:liquida:problem:malformed" ||
+			got.Field != "remittance_information" || got.Rule == "" ||
+			!strings.Contains(got.Detail, "line 1, column 28") {
 			t.Errorf("%q: %d %s", text, got.code, got.text)
 		}
-		if got, _ := p.post(batchPath, body); got.code != 200 || !strings.Contains(got.text, `"status":400`) || !strings.Contains(got.text, `"field":"remittance_information"`) {
+		if got, _ := p.post(batchPath, body); got.code != 200 || !strings.Contains(got.text, `"status":400`) ||
+			!strings.Contains(got.text, `"field":"remittance_information"`) {
 			t.Errorf("%q in a batch: %d %s", text, got.code, got.text)
 		}
 	}
-	if got, _ := p.post("/v1/payments", strings.Replace(valid, "{", `{"remittance_information": "café \ud83d\ude00", `, 1)); got.code != 202 {
+	if got, _ := p.post("/v1/payments",
+		strings.Replace(valid, "{", `{"remittance_information": "café \ud83d\ude00", `, 1)); got.code != 202 {
 		t.Errorf("a good text: %d %s", got.code, got.text)
 	}
 	records := published(t, b, 1)
 	var order pixv1.PaymentOrder
-	if err := order.UnmarshalVT(records[0].Value); err != nil || len(records) != 1 || order.RemittanceInformation != "café 😀" {
+	if err := order.UnmarshalVT(records[0].Value); err != nil || len(records) != 1 ||
+		order.RemittanceInformation != "café 😀" {
 		t.Errorf("%d orders were sent: %v %v", len(records), &order, err)
 	}
 }
@@ -524,7 +578,8 @@ func TestAQueryParameterIsAnsweredNotIgnored(t *testing.T) {
 		"/v1/payments/E1000000120260102120000000000001?wait=10":     {"wait", "no query parameter"},
 	} {
 		got := p.call("GET", path, "")
-		if got.code != 422 || got.Field != want.field || got.Code != pix.ReasonMalformed.String() || !strings.Contains(got.Rule+got.Detail, want.says) {
+		if got.code != 422 || got.Field != want.field || got.Code != pix.ReasonMalformed.String() ||
+			!strings.Contains(got.Rule+got.Detail, want.says) {
 			t.Errorf("%s: %d %s", path, got.code, got.text)
 		}
 	}
@@ -546,7 +601,8 @@ func TestAResponseNamesItsRequest(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	seen := map[string]bool{}
 	for _, c := range []struct{ path, id, want string }{
-		{"/v1/nothing", "of-mine.7", "of-mine.7"}, {"/v1/payments/E1", "of-mine_8", "of-mine_8"}, {"/openapi.json", "9", "9"},
+		{"/v1/nothing", "of-mine.7", "of-mine.7"}, {"/v1/payments/E1", "of-mine_8", "of-mine_8"},
+		{"/openapi.json", "9", "9"},
 		{"/v1/nothing", "", ""}, {"/v1/payments/E1", "two words", ""}, {"/openapi.json", strings.Repeat("x", 65), ""},
 	} {
 		response := p.send(t.Context(), "GET", c.path, "", "X-Request-Id", c.id)
@@ -569,7 +625,8 @@ func TestTheRootLeadsSomewhere(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	var links map[string]string
 	index := p.send(t.Context(), "GET", "/", "")
-	if err := json.NewDecoder(index.Body).Decode(&links); err != nil || index.StatusCode != 200 || index.Header.Get("Content-Type") != "application/json" || !strings.Contains(links["health"], "/readyz") {
+	if err := json.NewDecoder(index.Body).Decode(&links); err != nil || index.StatusCode != 200 ||
+		index.Header.Get("Content-Type") != "application/json" || !strings.Contains(links["health"], "/readyz") {
 		t.Fatalf("%s %v %v", index.Status, links, err)
 	}
 	for _, name := range []string{"documentation", "openapi"} {
@@ -577,8 +634,10 @@ func TestTheRootLeadsSomewhere(t *testing.T) {
 			t.Errorf("%s: %s", links[name], got.Status)
 		}
 	}
-	people := p.send(t.Context(), "GET", "/", "", "Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8") // the client follows
-	if text, err := io.ReadAll(people.Body); err != nil || people.StatusCode != 200 || !strings.Contains(string(text), "swagger") {
+	// the client follows
+	people := p.send(t.Context(), "GET", "/", "", "Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
+	if text, err := io.ReadAll(people.Body); err != nil || people.StatusCode != 200 ||
+		!strings.Contains(string(text), "swagger") {
 		t.Errorf("%s %s %v", people.Status, text, err)
 	}
 }

@@ -38,7 +38,8 @@ import (
 
 // dayPath is the path of a bank's statement of the part of a day before an instant.
 func dayPath(psp pix.ISPB, day pix.Day, until time.Time, format string) string {
-	return fmt.Sprintf("/v1/participants/%s/statements/%v?format=%s&until=%s", psp, day, format, url.QueryEscape(until.Format(time.RFC3339Nano)))
+	return fmt.Sprintf("/v1/participants/%s/statements/%v?format=%s&until=%s", psp, day, format,
+		url.QueryEscape(until.Format(time.RFC3339Nano)))
 }
 
 // statements reads a bank's statements from one instant until another, of each day that has begun
@@ -54,7 +55,8 @@ func (p *program) statements(psp pix.ISPB, from, until time.Time, format string)
 		kit.Await(p.t, "the statement", func() (bool, string) {
 			response := p.send(p.t.Context(), http.MethodGet, dayPath(psp, day, to, format), "")
 			read, err := io.ReadAll(response.Body)
-			if text = string(read); err != nil || response.StatusCode != http.StatusOK && response.StatusCode != http.StatusConflict {
+			if text = string(read); err != nil || response.StatusCode != http.StatusOK &&
+				response.StatusCode != http.StatusConflict {
 				p.t.Fatalf("%s %v: %s %s %v", psp, day, response.Status, text, err)
 			}
 			return response.StatusCode == http.StatusOK, text
@@ -125,7 +127,8 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 			t.Fatalf("the day opens with %d, want %d (%v): %s", day.OpeningCentavos, closing, err, text)
 		}
 		for _, line := range day.Lines {
-			text := fmt.Sprintf("%s %s %s %d %s", line.Kind, line.ID, line.Direction, line.AmountCentavos, line.Counterparty)
+			text := fmt.Sprintf("%s %s %s %d %s", line.Kind, line.ID, line.Direction, line.AmountCentavos,
+				line.Counterparty)
 			if line.Kind == "funding" { // its id is the test's
 				text = fmt.Sprintf("%s %s %d %s", line.Kind, line.Direction, line.AmountCentavos, line.Counterparty)
 			}
@@ -146,12 +149,15 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the lines are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if reserve := get[query.Participant](t, p, "/v1/participants/"+string(payer)).Reserve.PostedCentavos; reserve != closing || closing != 1_000_000-150*100+40 {
+	if reserve := get[query.Participant](t, p,
+		"/v1/participants/"+string(payer)).Reserve.PostedCentavos; reserve != closing ||
+		closing != 1_000_000-150*100+40 {
 		t.Errorf("the reserve is %d, the statement closes with %d", reserve, closing)
 	}
 	// The sums of the last day; most days of this test are one.
 	sums := strings.Split(strings.TrimSpace(first["csv"]), "\n")
-	if last := sums[len(sums)-1]; !strings.HasPrefix(last, "closing,") || !strings.Contains(last, fmt.Sprintf(",%d,", closing)) {
+	if last := sums[len(sums)-1]; !strings.HasPrefix(last, "closing,") ||
+		!strings.Contains(last, fmt.Sprintf(",%d,", closing)) {
 		t.Errorf("the last row is %s", last)
 	}
 	rows, err := csv.NewReader(strings.NewReader(first["csv"])).ReadAll()
@@ -181,14 +187,18 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 		} `xml:"BkToCstmrStmt>Stmt"`
 	}
 	texts := p.statements(payer, from, until, "camt053")
-	if err := xml.Unmarshal([]byte(texts[len(texts)-1]), &camt); err != nil || len(camt.Statement) != 1 || len(camt.Statement[0].Balances) != 2 ||
-		camt.Statement[0].Balances[1].Amount != "9850.40" || len(texts) == 1 && len(camt.Statement[0].Entries) != len(want) {
+	if err := xml.Unmarshal([]byte(texts[len(texts)-1]), &camt); err != nil || len(camt.Statement) != 1 ||
+		len(camt.Statement[0].Balances) != 2 ||
+		camt.Statement[0].Balances[1].Amount != "9850.40" || len(texts) == 1 &&
+		len(camt.Statement[0].Entries) != len(want) {
 		t.Errorf("%+v %v", camt, err)
 	}
 
 	// The other bank says the same from its side.
 	other := p.statements(payee, from, until, "csv")
-	for row, count := range map[string]int{"\nline,": 151, "," + string(payer) + ",credit,100,": 150, "," + string(payer) + ",debit,40,": 1 + len(other)} { // with the day's sum
+	// with the day's sum
+	for row, count := range map[string]int{"\nline,": 151, "," + string(payer) + ",credit,100,": 150,
+		"," + string(payer) + ",debit,40,": 1 + len(other)} {
 		if got := strings.Count(strings.Join(other, ""), row); got != count {
 			t.Errorf("the other bank has %d of %q, want %d", got, row, count)
 		}
@@ -208,7 +218,8 @@ func TestAWrongDayIsNamed(t *testing.T) {
 	openBooks(t, client, content)
 	unkept := ownBanks().Payer.ISPB
 	old := ledger.NewAccount(ledger.ReserveAccount(unkept))
-	old.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16() // as versions before statements of days made it
+	// as versions before statements of days made it
+	old.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
 	if results, err := client.CreateAccounts([]tb.Account{old}); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
 	}
@@ -225,7 +236,8 @@ func TestAWrongDayIsNamed(t *testing.T) {
 		{"10000001/statements/1999-12-31", "day", `"1999-12-31"`, "invalid-value", 422},
 		{"10000001/statements/" + today.String() + "?format=pdf", "format", `"pdf"`, "invalid-value", 422},
 		{"10000001/statements/" + today.String() + "?until=noon", "until", `"noon"`, "invalid-value", 422},
-		{"10000001/statements/" + today.String() + "?until=" + tomorrow, "until", `"` + tomorrow + `"`, "invalid-value", 422},
+		{"10000001/statements/" + today.String() + "?until=" + tomorrow, "until", `"` + tomorrow + `"`,
+			"invalid-value", 422},
 		{"1000000x/statements/" + today.String(), "ispb", `"1000000x"`, "invalid-value", 422},
 		{"99999999/statements/" + today.String(), "ispb", `"99999999"`, "unknown-participant", 404},
 		{"10000001/statements/2020-01-01", "day", `"2020-01-01"`, "unknown-day", 404},
@@ -234,7 +246,8 @@ func TestAWrongDayIsNamed(t *testing.T) {
 		{string(unkept) + "/statements/" + today.String(), "ispb", `"` + string(unkept) + `"`, "no-history", 409},
 	} {
 		got := p.call("GET", "/v1/participants/"+c.path, "")
-		if got.code != c.code || got.Field != c.field || string(got.Value) != c.value || got.Type != "urn:liquida:problem:"+c.kind || got.Detail == "" {
+		if got.code != c.code || got.Field != c.field || string(got.Value) != c.value ||
+			got.Type != "urn:liquida:problem:"+c.kind || got.Detail == "" {
 			t.Errorf("%s: %d %s", c.path, got.code, got.text)
 		}
 	}
@@ -248,11 +261,13 @@ func TestAWrongDayIsNamed(t *testing.T) {
 	}
 	defer http10.Close()
 	fmt.Fprintf(http10, "GET /v1/participants/10000001/statements/%v HTTP/1.0\r\n\r\n", today)
-	if text, err := io.ReadAll(http10); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 505 ") || !strings.Contains(string(text), "urn:liquida:problem:http-version") {
+	if text, err := io.ReadAll(http10); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 505 ") ||
+		!strings.Contains(string(text), "urn:liquida:problem:http-version") {
 		t.Errorf("over HTTP/1.0: %v %s", err, text)
 	}
 	ends := today.Next().Begins().Format(time.RFC3339)
-	if got := p.call("GET", "/v1/participants/10000001/statements/"+today.String(), ""); !strings.Contains(got.Detail, ends) || got.retryAfter == "" {
+	if got := p.call("GET", "/v1/participants/10000001/statements/"+today.String(), ""); !strings.Contains(got.Detail,
+		ends) || got.retryAfter == "" {
 		t.Errorf("it does not say when the day ends, %s: %s", ends, got.text)
 	}
 }
@@ -286,7 +301,8 @@ func TestABankSharesTheStatements(t *testing.T) {
 		}
 		response := p.by(t.Context(), client, "https://", "", "GET", "/v1/participants/"+ispb+"/statements/2026-01-02", http.NoBody) //nolint:bodyclose // it closes it
 		text, err := io.ReadAll(response.Body)
-		if err != nil || response.StatusCode == http.StatusTooManyRequests && !strings.Contains(string(text), "DAY_STATEMENTS_MAX") {
+		if err != nil || response.StatusCode == http.StatusTooManyRequests &&
+			!strings.Contains(string(text), "DAY_STATEMENTS_MAX") {
 			t.Errorf("%s %v", text, err)
 		}
 		return response.StatusCode
@@ -296,7 +312,8 @@ func TestABankSharesTheStatements(t *testing.T) {
 	for range cap(codes) {
 		asks.Go(func() { codes <- ask("10000001") })
 	}
-	kit.Await(t, "refusals", func() (bool, string) { return len(codes) == 8, fmt.Sprint(len(codes)) }) // the others are refused at once, while two wait
+	// the others are refused at once, while two wait
+	kit.Await(t, "refusals", func() (bool, string) { return len(codes) == 8, fmt.Sprint(len(codes)) })
 	if code := ask("10000002"); code != http.StatusServiceUnavailable {
 		t.Errorf("another bank gets %d", code)
 	}
@@ -322,9 +339,10 @@ func (c changedLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transf
 	return c.change(filter, found), err
 }
 
-// queryLedger returns what answers from a ledger in this process, until stopping ends. No payments wait, unless payments
-// says so.
-func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Client, change func(*query.Config), payments ...func() bool) (*query.Ledger, *telemetry.Telemetry, *register.Register) {
+// queryLedger returns what answers from a ledger in this process, until stopping ends. No payments wait, unless
+// payments says so.
+func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Client, change func(*query.Config),
+	payments ...func() bool) (*query.Ledger, *telemetry.Telemetry, *register.Register) {
 	t.Helper()
 	var config query.Config
 	if err := settings.Parse(&config); err != nil {
@@ -335,7 +353,9 @@ func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Clie
 	health.Health.Need(query.Need)
 	health.Health.Need(query.ClockNeed)
 	follows := register.New(client, config.IDsMax, health)
-	l := query.New(stopping, config, client, follows, deadletter.New(follows), time.Now, append(payments, func() bool { return false })[0], web.NewPools(web.PoolsConfig{ShareMax: 1}, health.Registry), health)
+	l := query.New(stopping, config, client, follows, deadletter.New(follows), time.Now, append(payments, func() bool {
+		return false
+	})[0], web.NewPools(web.PoolsConfig{ShareMax: 1}, health.Registry), health)
 	t.Cleanup(l.Close)
 	l.Compared(nil)
 	return l, health, follows
@@ -343,9 +363,12 @@ func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Clie
 
 // serveDays serves statements of days from a ledger in this process, with small pages, until
 // stopping ends. It returns when the ledger's clock is known.
-func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client, longest time.Duration) (url string, registry *prometheus.Registry) {
+func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client,
+	longest time.Duration) (url string, registry *prometheus.Registry) {
 	t.Helper()
-	l, health, _ := queryLedger(stopping, t, client, func(config *query.Config) { config.IDsMax, config.PageMax, config.DayTimeMax = 134, 100, longest })
+	l, health, _ := queryLedger(stopping, t, client, func(config *query.Config) {
+		config.IDsMax, config.PageMax, config.DayTimeMax = 134, 100, longest
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { l.Watch(ctx, health, make(chan struct{})) })
@@ -388,7 +411,8 @@ func readDay(t *testing.T, url string, psp pix.ISPB, until time.Time) (code int,
 		var read []byte
 		read, err = io.ReadAll(response.Body)
 		code, text = response.StatusCode, string(read)
-		return code != http.StatusConflict && !strings.Contains(text, "time is not known yet") && (code != http.StatusServiceUnavailable || !isAway(text)), text
+		return code != http.StatusConflict && !strings.Contains(text, "time is not known yet") &&
+			(code != http.StatusServiceUnavailable || !isAway(text)), text
 	})
 	return code, text, err
 }
@@ -409,14 +433,17 @@ func TestAWrongStatementIsNotWhole(t *testing.T) {
 	right, _ := serveDays(t.Context(), t, client, time.Hour)
 	wrong, registry := serveDays(t.Context(), t, loses, time.Hour)
 	for psp, until := range map[pix.ISPB]time.Time{short: shortUntil, long: longUntil} {
-		if code, text, err := readDay(t, right, psp, until); code != http.StatusOK || err != nil || !strings.Contains(text, "\nclosing,") {
+		if code, text, err := readDay(t, right, psp, until); code != http.StatusOK || err != nil ||
+			!strings.Contains(text, "\nclosing,") {
 			t.Errorf("from the ledger as it is: %d %v %s", code, err, text)
 		}
 	}
-	if code, text, err := readDay(t, wrong, short, shortUntil); code != http.StatusInternalServerError || err != nil || !strings.Contains(text, "urn:liquida:problem:broken-law") {
+	if code, text, err := readDay(t, wrong, short, shortUntil); code != http.StatusInternalServerError || err != nil ||
+		!strings.Contains(text, "urn:liquida:problem:broken-law") {
 		t.Errorf("a short one without its last line: %d %v %s", code, err, text)
 	}
-	if code, text, err := readDay(t, wrong, long, longUntil); code != http.StatusOK || !errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(text, "closing,") {
+	if code, text, err := readDay(t, wrong, long, longUntil); code != http.StatusOK ||
+		!errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(text, "closing,") {
 		t.Errorf("a long one without its last line: %d %v %s", code, err, text)
 	}
 	if count := counted(t, registry, "pix_producer_wrong_statements_total"); count != 2 {
@@ -461,13 +488,14 @@ func TestAStatementEndsWithTheService(t *testing.T) {
 			stopping, stop := context.WithCancel(t.Context())
 			defer stop()
 			asked, release := make(chan struct{}, 1), make(chan struct{})
-			url, _ := serveDays(stopping, t, changedLedger{client, func(filter tb.AccountFilter, found []tb.Transfer) []tb.Transfer {
-				if filter.TimestampMin > 0 && c.silent(filter) {
-					asked <- struct{}{}
-					<-release
-				}
-				return found
-			}}, c.longest)
+			url, _ := serveDays(stopping, t,
+				changedLedger{client, func(filter tb.AccountFilter, found []tb.Transfer) []tb.Transfer {
+					if filter.TimestampMin > 0 && c.silent(filter) {
+						asked <- struct{}{}
+						<-release
+					}
+					return found
+				}}, c.longest)
 			defer close(release)
 			began := make(chan struct{}, 1)
 			go func() {
@@ -487,18 +515,21 @@ func TestAStatementEndsWithTheService(t *testing.T) {
 				defer response.Body.Close()
 				if c.begins && response.StatusCode == http.StatusOK {
 					row := make([]byte, 100)
-					if _, err := io.ReadFull(response.Body, row); err != nil || !strings.HasPrefix(string(row), "record,") {
+					if _, err := io.ReadFull(response.Body, row); err != nil ||
+						!strings.HasPrefix(string(row), "record,") {
 						t.Fatalf("%v %s", err, row)
 					}
 					began <- struct{}{}
 				}
 				text, err := io.ReadAll(response.Body)
 				switch {
-				case response.StatusCode == http.StatusConflict || strings.Contains(string(text), "time is not known yet"):
+				case response.StatusCode == http.StatusConflict ||
+					strings.Contains(string(text), "time is not known yet"):
 					return false, string(text)
 				case c.begins && !errors.Is(err, io.ErrUnexpectedEOF):
 					t.Errorf("%s %v %s", response.Status, err, text)
-				case !c.begins && (response.StatusCode != http.StatusServiceUnavailable || err != nil || !strings.Contains(string(text), "cut short")):
+				case !c.begins && (response.StatusCode != http.StatusServiceUnavailable || err != nil ||
+					!strings.Contains(string(text), "cut short")):
 					t.Errorf("%s %v %s", response.Status, err, text)
 				}
 				return true, ""

@@ -75,8 +75,10 @@ func (r ring) name(t *testing.T, client tigerbeetle.Client) {
 		if _, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.BooksAccount(psp))}); err != nil {
 			t.Fatal(err)
 		}
-		acts := ledger.AppendAct(nil, keys.CentralBank, "ring-"+holder, ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})
-		acts = ledger.AppendAct(acts, holder, "ring-key", ledger.Act{Kind: ledger.KeyNamed, Bank: psp, Digest: keys.DigestOf(r.of(t, holder))})
+		acts := ledger.AppendAct(nil, keys.CentralBank, "ring-"+holder,
+			ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})
+		acts = ledger.AppendAct(acts, holder, "ring-key",
+			ledger.Act{Kind: ledger.KeyNamed, Bank: psp, Digest: keys.DigestOf(r.of(t, holder))})
 		results, err := client.CreateTransfers(acts)
 		for _, result := range results {
 			if result.Result != tb.TransferExists {
@@ -99,7 +101,8 @@ func (r ring) of(t *testing.T, holder string) string {
 }
 
 // as makes a request with an Authorization header, if any, and reads the whole response.
-func (p *program) as(authorization, method, path, body string) (code int, header http.Header, problem web.Problem, text string) {
+func (p *program) as(authorization, method, path,
+	body string) (code int, header http.Header, problem web.Problem, text string) {
 	p.t.Helper()
 	var headers []string
 	if authorization != "" {
@@ -111,7 +114,8 @@ func (p *program) as(authorization, method, path, body string) (code int, header
 		p.t.Fatal(err)
 	}
 	if got.StatusCode >= 400 {
-		if err := json.Unmarshal(read, &problem); err != nil || got.Header.Get("Content-Type") != "application/problem+json" {
+		if err := json.Unmarshal(read, &problem); err != nil ||
+			got.Header.Get("Content-Type") != "application/problem+json" {
 			p.t.Fatalf("%s %s: %s %s is no problem document: %v", method, path, got.Status, read, err)
 		}
 	}
@@ -126,17 +130,21 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	key := r.of(t, "10000001")
 	secret := key[len("10000001."):]
-	wrong := []string{"", "Bearer", "Bearer ", "Bearer 10000001", "Bearer 10000001.", "Bearer " + secret, "Bearer 10000002." + secret, "Bearer " + keys.CentralBank + "." + secret,
+	wrong := []string{"", "Bearer", "Bearer ", "Bearer 10000001", "Bearer 10000001.", "Bearer " + secret,
+		"Bearer 10000002." + secret, "Bearer " + keys.CentralBank + "." + secret,
 		"Bearer " + key[:len(key)-1], "Bearer " + key + "0", "Basic " + key, key, "Bearer 99999999." + secret}
 	for _, route := range routes(t) { // every route
-		path := strings.NewReplacer("{endToEndId}", pix.NewEndToEndID("10000001", time.Now(), random).String(), "{ispb}", "10000001", "{branch}", "0001", "{number}", "1").Replace(route.path)
+		path := strings.NewReplacer("{endToEndId}", pix.NewEndToEndID("10000001", time.Now(), random).String(),
+			"{ispb}", "10000001", "{branch}", "0001", "{number}", "1").Replace(route.path)
 		body := ""
 		if route.method == http.MethodPost {
 			body = valid
 		}
 		for _, authorization := range wrong {
 			code, header, problem, text := p.as(authorization, route.method, path, body)
-			if code != http.StatusUnauthorized || !strings.HasPrefix(header.Get("WWW-Authenticate"), `Bearer realm="liquida"`) || problem.Field != "Authorization" || problem.Rule == "" {
+			if code != http.StatusUnauthorized ||
+				!strings.HasPrefix(header.Get("WWW-Authenticate"), `Bearer realm="liquida"`) ||
+				problem.Field != "Authorization" || problem.Rule == "" {
 				t.Errorf("%s %s as %.20q: %d %s %s", route.method, path, authorization, code, header, text)
 			}
 			if strings.Contains(text, secret[:16]) {
@@ -160,7 +168,8 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 			t.Error("a key stands in the metrics or in the log")
 		}
 	}
-	if !strings.Contains(p.metrics(), `pix_producer_requests_total{route="POST /v1/payments",status="401"} `+fmt.Sprint(len(wrong))) {
+	if !strings.Contains(p.metrics(),
+		`pix_producer_requests_total{route="POST /v1/payments",status="401"} `+fmt.Sprint(len(wrong))) {
 		t.Error("the refusals are not counted")
 	}
 }
@@ -175,10 +184,12 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	p.AwaitNeed("ledger", false)
 	p.awaitSettlements()
-	held, nowhere := pix.NewEndToEndID("10000001", time.Now(), random), pix.NewEndToEndID("10000001", time.Now(), random)
+	held, nowhere := pix.NewEndToEndID("10000001", time.Now(), random),
+		pix.NewEndToEndID("10000001", time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, held, content, 600)) // from 10000001 to 10000002
 
-	payer, payee, third, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"), "Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
+	payer, payee, third, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"),
+		"Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
 	zero := "Bearer " + r.of(t, string(zeroBank))
 	for _, c := range []struct {
 		as, method, path string
@@ -218,7 +229,8 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 		{bank, "GET", "/v1/participants", 200, "", ""},
 		{payer, "GET", "/v1/settlements?participant=10000001", 200, "", ""},
 		{payer, "GET", "/v1/settlements?participant=10000002", 403, "participant", "10000002"},
-		{payer, "GET", "/v1/settlements?participant=10000002&participant=10000001", 422, "participant", "10000002, 10000001"},
+		{payer, "GET", "/v1/settlements?participant=10000002&participant=10000001", 422, "participant",
+			"10000002, 10000001"},
 		{payer, "GET", "/v1/settlements?participant=all", 403, "participant", "all"},
 		{payer, "GET", "/v1/settlements", 422, "participant", ""},
 		{bank, "GET", "/v1/settlements?participant=10000002", 200, "", ""},
@@ -229,7 +241,8 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 			body = valid
 		}
 		code, _, problem, text := p.as(c.as, c.method, c.path, body)
-		if code != c.code || problem.Field != c.field || c.code == 403 && (problem.Value != c.value || problem.Rule == "" || problem.Type != web.Kind("not-yours")) {
+		if code != c.code || problem.Field != c.field || c.code == 403 &&
+			(problem.Value != c.value || problem.Rule == "" || problem.Type != web.Kind("not-yours")) {
 			t.Errorf("%.20s %s %s: %d %s, want %d", c.as, c.method, c.path, code, text, c.code)
 		}
 	}
@@ -267,7 +280,8 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	a := &authority{t: t, file: filepath.Join(t.TempDir(), "ca.pem")}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(time.Hour),
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	a.key = a.newKey()
 	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
@@ -298,8 +312,10 @@ func (a *authority) keep(file, kind string, der []byte) {
 // issue makes a certificate for 127.0.0.1 and a URI, and returns its files.
 func (a *authority) issue(uri string, usage x509.ExtKeyUsage, until time.Time) (certFile, keyFile string) {
 	a.t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{usage}, KeyUsage: x509.KeyUsageDigitalSignature}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-24 * time.Hour),
+		NotAfter:    until,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+		KeyUsage: x509.KeyUsageDigitalSignature}
 	if uri != "" {
 		parsed, err := url.Parse(uri)
 		if err != nil {
@@ -345,7 +361,9 @@ func startCertified(t *testing.T, env ...string) (p *program, bank func(ispb str
 	ca := newAuthority(t)
 	certFile, keyFile := ca.issue("", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	l, between, behindLink := linkedLedger(t)
-	p = startProgram(t, startBroker(t), l, append(env, behindLink, "HTTP_TLS_CERT_FILE="+certFile, "HTTP_TLS_KEY_FILE="+keyFile, "HTTP_TLS_CLIENT_CA_FILE="+ca.file)...)
+	p = startProgram(t, startBroker(t), l,
+		append(env, behindLink, "HTTP_TLS_CERT_FILE="+certFile, "HTTP_TLS_KEY_FILE="+keyFile,
+			"HTTP_TLS_CLIENT_CA_FILE="+ca.file)...)
 	p.AwaitNeed("log", false) // before that nobody is told anything
 	between.Set(link.Cut, 0)
 	p.AwaitNeed("ledger", true)
@@ -358,7 +376,8 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 	certFile, keyFile := ca.issue("", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	l, ledgerClient := sharedLedger(t)
 	openBooks(t, ledgerClient, content)
-	p := startProgram(t, startBroker(t), l, "HTTP_KEYS_FILE="+r.digests, "HTTP_TLS_CERT_FILE="+certFile, "HTTP_TLS_KEY_FILE="+keyFile, "HTTP_TLS_CLIENT_CA_FILE="+ca.file)
+	p := startProgram(t, startBroker(t), l, "HTTP_KEYS_FILE="+r.digests, "HTTP_TLS_CERT_FILE="+certFile,
+		"HTTP_TLS_KEY_FILE="+keyFile, "HTTP_TLS_CLIENT_CA_FILE="+ca.file)
 	p.AwaitNeed("ledger", false)
 	ask := func(from *authority, uri string, usage x509.ExtKeyUsage, until time.Time, key string) (int, error) {
 		t.Helper()
@@ -371,11 +390,14 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Even if the server rejects it: that is what is tested.
-			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &pair, nil
+			}
 		}
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: kit.Patience}
 		defer client.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+p.HTTP+"/v1/accounts/10000001/0001/1", nil)
+		request, err := http.NewRequestWithContext(t.Context(), "GET",
+			"https://"+p.HTTP+"/v1/accounts/10000001/0001/1", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +413,8 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 	}
 	const client, server = x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth
 	soon, past := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
-	own, other, bank := "urn:liquida:participant:10000001", "urn:liquida:participant:10000002", "urn:liquida:central-bank"
+	own, other, bank := "urn:liquida:participant:10000001", "urn:liquida:participant:10000002",
+		"urn:liquida:central-bank"
 	for _, c := range []struct {
 		name  string
 		from  *authority
@@ -444,8 +467,10 @@ func TestADoorWithoutLocksServesLoopbackOnly(t *testing.T) {
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}
-			config := &frontdoor.Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9101"}, HTTP: web.Config{Address: "127.0.0.1:8080"}}
-			if err := settings.Parse(config); (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			config := &frontdoor.Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9101"},
+				HTTP: web.Config{Address: "127.0.0.1:8080"}}
+			if err := settings.Parse(config); (err != nil) != (c.says != "") || err != nil &&
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})

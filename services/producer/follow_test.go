@@ -114,13 +114,16 @@ func reports(t *testing.T, b *kit.Broker, partition int32, between ...[2]string)
 	defer client.Close()
 	var records []*kgo.Record
 	for i, names := range between {
-		message := &pixv1.SettlementReport{EndToEndId: names[0], Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, AmountCentavos: uint64(i + 1),
-			Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: names[1], Branch: "0001", Number: "2"}}
+		message := &pixv1.SettlementReport{EndToEndId: names[0], Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
+			AmountCentavos: uint64(i + 1),
+			Payer:          &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
+			Payee:          &pixv1.Account{Ispb: names[1], Branch: "0001", Number: "2"}}
 		value, err := message.MarshalVT()
 		if err != nil {
 			t.Fatal(err)
 		}
-		records = append(records, &kgo.Record{Topic: stream.Settlements, Partition: partition, Key: []byte(names[0]), Value: value})
+		records = append(records,
+			&kgo.Record{Topic: stream.Settlements, Partition: partition, Key: []byte(names[0]), Value: value})
 	}
 	if err := client.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -140,7 +143,8 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	p.AwaitNeed("log", false)
 	p.awaitSettlements()
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
-	body := fmt.Sprintf(`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 100}`, id)
+	body := fmt.Sprintf(`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 100}`,
+		id)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -150,7 +154,8 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 		})
 		time.Sleep(300 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
 		// One more than may wait gets a response at once, which says that it did not wait.
-		if second := p.send(context.Background(), "POST", "/v1/payments", valid, "Prefer", "wait=50"); second.StatusCode != 202 || second.Header.Get("Preference-Applied") != "" {
+		if second := p.send(context.Background(), "POST", "/v1/payments", valid, "Prefer",
+			"wait=50"); second.StatusCode != 202 || second.Header.Get("Preference-Applied") != "" {
 			t.Errorf("past WAITS_MAX: %s, %v", second.Status, second.Header)
 		}
 		write(t, client, ledger.AppendReserve(nil, id, content, 60))
@@ -162,19 +167,24 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
 		t.Fatal(err)
 	}
-	if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" || state.Status != "settled" || len(state.Legs) != 3 {
+	if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" ||
+		state.Status != "settled" || len(state.Legs) != 3 {
 		t.Errorf("%s %v %+v", response.Status, response.Header, state)
 	}
 	<-ended
 	// The outcome is known: no report will come.
-	if again := p.send(context.Background(), "POST", "/v1/payments", body, "Prefer", "wait=60"); again.StatusCode != 200 {
+	if again := p.send(context.Background(), "POST", "/v1/payments", body, "Prefer",
+		"wait=60"); again.StatusCode != 200 {
 		t.Errorf("the same payment again: %s", again.Status)
 	}
 	started := time.Now()
-	if never := p.send(context.Background(), "POST", "/v1/payments", valid, "Prefer", "wait=1"); never.StatusCode != 202 || never.Header.Get("Preference-Applied") != "wait=1" || time.Since(started) < time.Second {
+	if never := p.send(context.Background(), "POST", "/v1/payments", valid, "Prefer",
+		"wait=1"); never.StatusCode != 202 || never.Header.Get("Preference-Applied") != "wait=1" ||
+		time.Since(started) < time.Second {
 		t.Errorf("one that does not end: %s after %v", never.Status, time.Since(started))
 	}
-	if plain := p.send(context.Background(), "POST", "/v1/payments", valid); plain.StatusCode != 202 || plain.Header.Get("Preference-Applied") != "" {
+	if plain := p.send(context.Background(), "POST", "/v1/payments", valid); plain.StatusCode != 202 ||
+		plain.Header.Get("Preference-Applied") != "" {
 		t.Errorf("without the preference: %s", plain.Status)
 	}
 }
@@ -196,7 +206,8 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 		t.Helper()
 		e := next(t, stream)
 		var state query.PaymentState
-		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status || state.Status != status || state.EndToEndID != id.String() || len(state.Legs) != legs {
+		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status ||
+			state.Status != status || state.EndToEndID != id.String() || len(state.Legs) != legs {
 			t.Errorf("%+v %v, want %s with %d legs", e, err, status, legs)
 		}
 	}
@@ -249,7 +260,8 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	named := func(e event) string {
 		t.Helper()
 		var s feed.Settlement
-		if err := json.Unmarshal([]byte(e.data), &s); err != nil || e.kind != "settlement" || s.Status != "settled" || s.Payee.ISPB != "10000002" || s.AmountCentavos == 0 || s.ReportedAt.IsZero() {
+		if err := json.Unmarshal([]byte(e.data), &s); err != nil || e.kind != "settlement" || s.Status != "settled" ||
+			s.Payee.ISPB != "10000002" || s.AmountCentavos == 0 || s.ReportedAt.IsZero() {
 			t.Fatalf("%+v %v", e, err)
 		}
 		return s.EndToEndID
@@ -309,7 +321,8 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		}
 		end()
 	}
-	for _, bad := range []string{"?participant=1", "", "?participant=10000002&from=x", "?participant=10000002&from=" + cursor(1<<40, 0, 0, 0), "?participant=10000002&from=" + cursor(0, 0, 0, 0, 0)} {
+	for _, bad := range []string{"?participant=1", "", "?participant=10000002&from=x",
+		"?participant=10000002&from=" + cursor(1<<40, 0, 0, 0), "?participant=10000002&from=" + cursor(0, 0, 0, 0, 0)} {
 		if got := p.call("GET", "/v1/settlements"+bad, ""); got.code != 422 || got.Field == "" || got.Rule == "" {
 			t.Errorf("%s: %d %s", bad, got.code, got.text)
 		}

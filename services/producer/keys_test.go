@@ -84,7 +84,10 @@ func (k *keyed) asks(door *program, key string) int {
 func (k *keyed) await(door *program, key string, want int) {
 	k.t.Helper()
 	began := time.Now()
-	kit.Await(k.t, "the register", func() (bool, string) { code := k.asks(door, key); return code == want, fmt.Sprint(code) })
+	kit.Await(k.t, "the register", func() (bool, string) {
+		code := k.asks(door, key)
+		return code == want, fmt.Sprint(code)
+	})
 	k.t.Logf("after %v: %d", time.Since(began).Round(time.Millisecond), want)
 }
 
@@ -129,7 +132,8 @@ func TestAKeyIsRotatedUnderLoad(t *testing.T) {
 	if text := k.act("Bearer "+next, about("revoke-key", old), 409); !strings.Contains(text, `"field":"digest"`) {
 		t.Errorf("revoked a second time: %s", text)
 	}
-	if _, _, _, text := k.doors[0].as("Bearer "+next, "GET", "/v1/participants/"+string(k.bank), ""); !strings.Contains(text, fmt.Sprintf(`"keys":["%x"]`, keys.DigestOf(next))) {
+	if _, _, _, text := k.doors[0].as("Bearer "+next, "GET", "/v1/participants/"+string(k.bank),
+		""); !strings.Contains(text, fmt.Sprintf(`"keys":["%x"]`, keys.DigestOf(next))) {
 		t.Errorf("the keys in use: %s", text)
 	}
 }
@@ -154,7 +158,8 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 			all[name] = response.Body
 		}
 		open("settlements", "GET", "/v1/settlements?participant="+string(k.bank), http.NoBody)
-		open("states", "GET", "/v1/payments/"+pix.NewEndToEndID(k.bank, time.Now(), random).String()+"/events", http.NoBody)
+		open("states", "GET", "/v1/payments/"+pix.NewEndToEndID(k.bank, time.Now(), random).String()+"/events",
+			http.NoBody)
 		lines, writer := io.Pipe()
 		t.Cleanup(func() { writer.Close() })
 		go func() { _, _ = io.WriteString(writer, "{}\n") }() // so that the response begins
@@ -189,7 +194,8 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if last.Line != 2 || last.Problem.Status != 401 || !strings.Contains(last.Problem.Detail, "neither this line nor what follows was sent") {
+	if last.Line != 2 || last.Problem.Status != 401 ||
+		!strings.Contains(last.Problem.Detail, "neither this line nor what follows was sent") {
 		t.Errorf("the batch ends with %+v", last)
 	}
 	if code := k.asks(door, one); code != 401 {
@@ -200,14 +206,18 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 	two := keys.New(string(k.bank))
 	k.name(k.centralBank, two)
 	ended = begin(two)
-	ofCentralBank := door.send(t.Context(), "GET", "/v1/settlements?participant="+string(k.bank), "", "Authorization", k.centralBank)
+	ofCentralBank := door.send(t.Context(), "GET", "/v1/settlements?participant="+string(k.bank), "", "Authorization",
+		k.centralBank)
 	door.asIs = true
 	toLedger.Set(link.Cut, 0)
 	ended()
-	if code, header, problem, text := door.as("Bearer "+two, "GET", "/v1/participants/"+string(k.bank), ""); code != 503 || problem.Type != "urn:liquida:problem:register-away" || header.Get("Retry-After") == "" {
+	if code, header, problem,
+		text := door.as("Bearer "+two, "GET", "/v1/participants/"+string(k.bank), ""); code != 503 ||
+		problem.Type != "urn:liquida:problem:register-away" || header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", code, text)
 	}
-	if again := door.send(t.Context(), "GET", "/v1/settlements?participant="+string(k.bank), "", "Authorization", k.centralBank); ofCentralBank.StatusCode != 200 || again.StatusCode != 200 {
+	if again := door.send(t.Context(), "GET", "/v1/settlements?participant="+string(k.bank), "", "Authorization",
+		k.centralBank); ofCentralBank.StatusCode != 200 || again.StatusCode != 200 {
 		t.Errorf("the central bank gets %d", again.StatusCode)
 	}
 	toLedger.Set(link.Whole, 0)
@@ -223,7 +233,8 @@ func TestASuspendedBankNamesNoKeys(t *testing.T) {
 	k.name(k.centralBank, stolen)
 	k.await(k.doors[0], stolen, 200)
 	k.act(k.centralBank, `{"act": "suspend"}`, 200)
-	if text := k.act("Bearer "+stolen, about("name-key", keys.New(string(k.bank))), 409); !strings.Contains(text, "suspended") || !strings.Contains(text, `"field":"digest"`) {
+	if text := k.act("Bearer "+stolen, about("name-key", keys.New(string(k.bank))), 409); !strings.Contains(text,
+		"suspended") || !strings.Contains(text, `"field":"digest"`) {
 		t.Errorf("%s", text)
 	}
 	k.name(k.centralBank, theirs)
@@ -248,12 +259,14 @@ func TestAKeyIsThatOfItsHolderAlone(t *testing.T) {
 	k.name(k.centralBank, own)
 	k.await(door, own, 200)
 	k.name("Bearer "+own, theirs) // does no harm
-	for key, want := range map[string]int{theirs: 403, string(k.bank) + theirs[8:]: 401, string(victim) + own[8:]: 401} {
+	for key, want := range map[string]int{theirs: 403, string(k.bank) + theirs[8:]: 401,
+		string(victim) + own[8:]: 401} {
 		if code := k.asks(door, key); code != want {
 			t.Errorf("%.9s… gets %d, want %d", key, code, want)
 		}
 	}
-	if code, _, _, text := door.as("Bearer "+own, "PUT", "/v1/participants/"+string(victim)+"/acts/theft", about("revoke-key", theirs)); code != 403 {
+	if code, _, _, text := door.as("Bearer "+own, "PUT", "/v1/participants/"+string(victim)+"/acts/theft",
+		about("revoke-key", theirs)); code != 403 {
 		t.Errorf("another bank's key: %d %s", code, text)
 	}
 	if code, _, _, _ := door.as("Bearer "+theirs, "GET", "/v1/participants/"+string(victim), ""); code != 200 {
@@ -271,8 +284,10 @@ func TestAKeyIsThatOfItsHolderAlone(t *testing.T) {
 	k.act("Bearer "+own, about("revoke-key", more[0]), 200)
 	k.name("Bearer "+own, ninth)
 	k.await(door, ninth, 200)
-	for name, digest := range map[string]string{"short": "ab", "upper": strings.Repeat("AB", 24), "no hex": strings.Repeat("xy", 24), "nothing": "", "zero": strings.Repeat("0", 48)} {
-		code, _, problem, text := door.as(k.centralBank, "PUT", "/v1/participants/"+string(k.bank)+"/acts/bad", fmt.Sprintf(`{"act": "name-key", "digest": %q}`, digest))
+	for name, digest := range map[string]string{"short": "ab", "upper": strings.Repeat("AB", 24),
+		"no hex": strings.Repeat("xy", 24), "nothing": "", "zero": strings.Repeat("0", 48)} {
+		code, _, problem, text := door.as(k.centralBank, "PUT", "/v1/participants/"+string(k.bank)+"/acts/bad",
+			fmt.Sprintf(`{"act": "name-key", "digest": %q}`, digest))
 		if code != 422 || problem.Field != "digest" || problem.Rule == "" {
 			t.Errorf("%s: %d %s", name, code, text)
 		}

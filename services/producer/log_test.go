@@ -55,11 +55,14 @@ func nothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T, l *ledgertest.Serve
 		t.Helper()
 		kit.Await(t, "the producer to refuse", func() (bool, string) {
 			got := p.call("POST", "/v1/payments", valid)
-			return got.code == http.StatusServiceUnavailable && got.Type == "urn:liquida:problem:log-wrong" && got.retryAfter != "", got.text
+			return got.code == http.StatusServiceUnavailable && got.Type == "urn:liquida:problem:log-wrong" &&
+				got.retryAfter != "", got.text
 		})
-		kit.Await(t, "the producer to say what it has found", func() (bool, string) { // after what an acknowledgement has told it
+		// after what an acknowledgement has told it
+		kit.Await(t, "the producer to say what it has found", func() (bool, string) {
 			problem := p.Problems()["log"]
-			return strings.Contains(problem, "the ledger's log has a record at 0") && strings.Contains(problem, "ForeignLog"), problem
+			return strings.Contains(problem, "the ledger's log has a record at 0") &&
+				strings.Contains(problem, "ForeignLog"), problem
 		})
 		if got := p.call("POST", batchPath, valid); !strings.Contains(got.text, "log-wrong") {
 			t.Errorf("a line of a batch: %d %s", got.code, got.text)
@@ -94,13 +97,14 @@ func nothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T, l *ledgertest.Serve
 	}
 }
 
-// onlyActsBeforeARebuildIsConfirmed is a step of TestWholeLedger. A revocation that a rebuild has lost can be done again
-// before anybody pays.
+// onlyActsBeforeARebuildIsConfirmed is a step of TestWholeLedger. A revocation that a rebuild has lost can be done
+// again before anybody pays.
 func onlyActsBeforeARebuildIsConfirmed(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
 	write(t, client, []tb.Transfer{ledger.Rebuilt(ledger.Identity{Number: 1, Since: 1})})
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("log", true)
-	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusServiceUnavailable || got.Type != "urn:liquida:problem:acts-only" {
+	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusServiceUnavailable ||
+		got.Type != "urn:liquida:problem:acts-only" {
 		t.Errorf("a payment: %d %s", got.code, got.text)
 	}
 	account := newBank(t, p)

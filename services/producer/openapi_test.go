@@ -83,7 +83,9 @@ func TestTheDescriptionIsServed(t *testing.T) {
 	// The viewer needs no Internet: this server has all files of the page, and the page's
 	// policy forbids others.
 	response, text := get("/docs")
-	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
+	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy,
+		"default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") ||
+		strings.Contains(policy, "http") {
 		t.Errorf("the policy is %q", policy)
 	}
 	named := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(text, -1)
@@ -97,14 +99,17 @@ func TestTheDescriptionIsServed(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	for _, route := range routes(t) {
-		if got := p.call("PATCH", strings.NewReplacer("{", "", "}", "").Replace(route.path), ""); got.code != http.StatusMethodNotAllowed || got.Field != "method" || got.Rule == "" {
+		if got := p.call("PATCH", strings.NewReplacer("{", "", "}", "").Replace(route.path),
+			""); got.code != http.StatusMethodNotAllowed || got.Field != "method" || got.Rule == "" {
 			t.Errorf("PATCH %s: %d %s", route.path, got.code, got.text)
 		}
 	}
-	if got := p.call("GET", "/v1/nothing", ""); got.code != http.StatusNotFound || got.contentType != "application/problem+json" {
+	if got := p.call("GET", "/v1/nothing", ""); got.code != http.StatusNotFound ||
+		got.contentType != "application/problem+json" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
-	if response := p.send(t.Context(), "HEAD", "/v1/settlements?participant=10000001", ""); response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "GET" {
+	if response := p.send(t.Context(), "HEAD", "/v1/settlements?participant=10000001",
+		""); response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "GET" {
 		t.Errorf("HEAD of a stream: %s", response.Status)
 	}
 }

@@ -27,7 +27,8 @@ func TestOrdersAreRefusedWhileNoEngineTakesThem(t *testing.T) {
 		t.Helper()
 		offsets := kadm.Offsets{}
 		for partition := range int32(4) {
-			offsets.Add(kadm.Offset{Topic: stream.Payments, Partition: partition, At: 0, LeaderEpoch: -1, Metadata: stream.WriteHint(0, slices.Values([]stream.Span(nil)), taken)})
+			offsets.Add(kadm.Offset{Topic: stream.Payments, Partition: partition, At: 0, LeaderEpoch: -1,
+				Metadata: stream.WriteHint(0, slices.Values([]stream.Span(nil)), taken)})
 		}
 		if err := admin.CommitAllOffsets(t.Context(), stream.EngineGroup, offsets); err != nil {
 			t.Fatal(err)
@@ -40,7 +41,8 @@ func TestOrdersAreRefusedWhileNoEngineTakesThem(t *testing.T) {
 			code, header, problem, text := p.as("", "POST", "/v1/payments", valid)
 			if code == http.StatusAccepted {
 				accepted++
-			} else if code != http.StatusTooManyRequests || header.Get("Retry-After") != "3" || problem.Type != web.Kind("overload") || !strings.Contains(text, "nothing was done") {
+			} else if code != http.StatusTooManyRequests || header.Get("Retry-After") != "3" ||
+				problem.Type != web.Kind("overload") || !strings.Contains(text, "nothing was done") {
 				t.Fatalf("%d %v %s", code, header, text)
 			}
 			if code == status {
@@ -55,11 +57,15 @@ func TestOrdersAreRefusedWhileNoEngineTakesThem(t *testing.T) {
 	await(http.StatusAccepted)
 	await(http.StatusTooManyRequests)
 	until := time.Now().Add(kit.Patience)
-	for !strings.Contains(p.metrics(), "pix_untaken_seconds 2") && time.Now().Before(until) { // twice SHED_AGE: the lot lets none in, and nobody has a share, because nothing was taken
+	// twice SHED_AGE: the lot lets none in, and nobody has a share, because nothing was taken
+	for !strings.Contains(p.metrics(), "pix_untaken_seconds 2") && time.Now().Before(until) {
 		time.Sleep(50 * time.Millisecond)
 	}
-	for path, body := range map[string]string{batchPath: strings.Repeat(valid+"\n", 10), "/v1/returns": "{}", "/v1/payments": "not even JSON"} {
-		if code, header, problem, text := p.as("", "POST", path, body); code != http.StatusTooManyRequests || header.Get("Retry-After") != "3" || problem.Type != web.Kind("overload") {
+	for path, body := range map[string]string{batchPath: strings.Repeat(valid+"\n", 10), "/v1/returns": "{}",
+		"/v1/payments": "not even JSON"} {
+		if code, header, problem,
+			text := p.as("", "POST", path, body); code != http.StatusTooManyRequests ||
+			header.Get("Retry-After") != "3" || problem.Type != web.Kind("overload") {
 			t.Errorf("%s: %d %v %s", path, code, header, text)
 		}
 	}

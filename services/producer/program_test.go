@@ -77,7 +77,9 @@ var shared = sync.OnceValues(func() (*ledgertest.Server, error) {
 		return nil, err
 	}
 	defer client.Close()
-	if _, err = client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)}); err == nil {
+	if _, err = client.CreateAccounts(
+		[]tb.Account{ledger.NewAccount(ledger.IssuanceAccount),
+			ledger.NewAccount(ledger.RefusalsAccount)}); err == nil {
 		_, err = client.CreateTransfers([]tb.Transfer{ledger.Marker{}.Transfer()}) // otherwise topics cannot name it
 	}
 	return l, err
@@ -126,8 +128,8 @@ type program struct {
 	uncompared bool
 }
 
-// AwaitNeed also waits, once Kafka or the ledger is there for the first time, until topics and ledger were compared: before
-// that the program answers 503 to everything that a test could ask.
+// AwaitNeed also waits, once Kafka or the ledger is there for the first time, until topics and ledger were compared:
+// before that the program answers 503 to everything that a test could ask.
 func (p *program) AwaitNeed(need string, missed bool) {
 	p.t.Helper()
 	p.Program.AwaitNeed(need, missed)
@@ -145,10 +147,13 @@ func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...stri
 		ledgerAddress = l.Config.Addresses[0]
 		named = takeLedger(t, b, l)
 	}
-	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress, "STATUS_TIMEOUT=10s"}, env...)...), t: t, uncompared: named}
+	return &program{Program: kit.Start(t,
+		append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress, "STATUS_TIMEOUT=10s"},
+			env...)...), t: t, uncompared: named}
 }
 
-// takeLedger lets topics that name no ledger take one that has its marker, as bootstrap does, and reports whether they name one.
+// takeLedger lets topics that name no ledger take one that has its marker, as bootstrap does, and reports whether they
+// name one.
 func takeLedger(t testing.TB, b *kit.Broker, l *ledgertest.Server) bool {
 	t.Helper()
 	kafka := b.Client()
@@ -195,7 +200,8 @@ func (p *program) do(client *http.Client, request *http.Request) (*http.Response
 	}
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		response, err := client.Do(request)
-		if repeatable := request.Body == nil || request.GetBody != nil; err != nil || p.asIs || !repeatable || response.StatusCode != http.StatusServiceUnavailable || time.Now().After(giveUp) {
+		if repeatable := request.Body == nil || request.GetBody != nil; err != nil || p.asIs || !repeatable ||
+			response.StatusCode != http.StatusServiceUnavailable || time.Now().After(giveUp) {
 			return response, err
 		}
 		text, err := io.ReadAll(response.Body)
@@ -204,7 +210,8 @@ func (p *program) do(client *http.Client, request *http.Request) (*http.Response
 			return nil, err
 		}
 		// An act that may have been done is safe to repeat: its id is the key.
-		if unsure := request.Method == http.MethodPut && strings.Contains(string(text), "unknown-fate"); !unsure && !isAway(string(text)) {
+		if unsure := request.Method == http.MethodPut && strings.Contains(string(text), "unknown-fate"); !unsure &&
+			!isAway(string(text)) {
 			response.Body = io.NopCloser(bytes.NewReader(text))
 			return response, nil
 		}
@@ -236,7 +243,8 @@ func (p *program) call(method, path, body string) reply {
 	if _, err := text.ReadFrom(response.Body); err != nil {
 		p.t.Fatal(err)
 	}
-	r := reply{code: response.StatusCode, contentType: response.Header.Get("Content-Type"), text: text.String(), retryAfter: response.Header.Get("Retry-After")}
+	r := reply{code: response.StatusCode, contentType: response.Header.Get("Content-Type"), text: text.String(),
+		retryAfter: response.Header.Get("Retry-After")}
 	if err := json.Unmarshal(text.Bytes(), &r); err != nil {
 		p.t.Fatalf("%s %s: %d %s: %v", method, path, r.code, r.text, err)
 	}

@@ -29,7 +29,8 @@ func TestEventsComeThroughNginx(t *testing.T) {
 	}
 	l, client := sharedLedger(t)
 	openBooks(t, client, content)
-	p := startProgram(t, startBroker(t), l) // its streams are silent for 15 s: nginx would fill no buffer before the test gives up
+	// its streams are silent for 15 s: nginx would fill no buffer before the test gives up
+	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("kafka", false)
 	p.AwaitNeed("ledger", false)
 	p.awaitSettlements()
@@ -45,7 +46,8 @@ func TestEventsComeThroughNginx(t *testing.T) {
 	gzip := "gzip on; gzip_proxied any; gzip_min_length 1; gzip_types text/event-stream application/x-ndjson;\n"
 	for name, settings := range map[string]string{
 		"defaults": defaults, "gzip": gzip + defaults,
-		"documented": strings.ReplaceAll(documented[1], "127.0.0.1:8080", p.HTTP), "documented, gzip": gzip + strings.ReplaceAll(documented[1], "127.0.0.1:8080", p.HTTP),
+		"documented":       strings.ReplaceAll(documented[1], "127.0.0.1:8080", p.HTTP),
+		"documented, gzip": gzip + strings.ReplaceAll(documented[1], "127.0.0.1:8080", p.HTTP),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +72,8 @@ func TestEventsComeThroughNginx(t *testing.T) {
 				return response
 			}
 			unknown := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
-			for _, path := range []string{"/v1/settlements?participant=10000001", "/v1/payments/" + unknown.String() + "/events"} {
+			for _, path := range []string{"/v1/settlements?participant=10000001",
+				"/v1/payments/" + unknown.String() + "/events"} {
 				response := ask("GET", path, http.NoBody) //nolint:bodyclose // it closes it
 				if response.StatusCode != 200 || response.Uncompressed != strings.Contains(name, "gzip") {
 					t.Errorf("%s: %s, unpacked: %v", path, response.Status, response.Uncompressed)
@@ -94,7 +97,8 @@ func startNginx(t *testing.T, program, settings string) (address string) {
 		fmt.Fprintf(&temporary, "%s_temp_path %s/%s;\n", kind, folder, kind)
 	}
 	file := filepath.Join(folder, "nginx.conf")
-	text := fmt.Sprintf("daemon off; worker_processes 1; pid %s/pid; events {}\nhttp { access_log off;\n%s server { listen %s;\n%s}}\n", folder, temporary.String(), address, settings)
+	text := fmt.Sprintf("daemon off; worker_processes 1; pid %s/pid; events {}\nhttp { access_log off;\n%s server { listen %s;\n%s}}\n",
+		folder, temporary.String(), address, settings)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ func startAsking(t *testing.T, env ...string) *asking {
 	k := startKeyed(t, aLedger(t), 1, append(lasting, env...)...)
 	own := keys.New(string(k.bank))
 	k.name(k.centralBank, own)
-	kafka, err := kgo.NewClient(kgo.SeedBrokers(k.broker.Address), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ConsumeTopics(stream.AuthorizationResponses))
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(k.broker.Address), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ConsumeTopics(stream.AuthorizationResponses))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func (a *asking) write(topic string, partition int32, key string, message interf
 	a.t.Helper()
 	value, err := message.MarshalVT()
 	if err == nil {
-		err = a.kafka.ProduceSync(a.t.Context(), &kgo.Record{Topic: topic, Partition: partition, Key: []byte(key), Value: value}).FirstErr()
+		err = a.kafka.ProduceSync(a.t.Context(),
+			&kgo.Record{Topic: topic, Partition: partition, Key: []byte(key), Value: value}).FirstErr()
 	}
 	if err != nil {
 		a.t.Fatal(err)
@@ -73,20 +75,27 @@ func (a *asking) ask(bank pix.ISPB) (id string) {
 
 func (a *asking) question(bank pix.ISPB) (id string, q *pixv1.AuthorizationRequest) {
 	id = pix.NewEndToEndID("10000001", time.Now(), random).String()
-	return id, &pixv1.AuthorizationRequest{EndToEndId: id, AmountCentavos: 12345, ReplyPartition: 2, RemittanceInformation: "lunch",
-		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: string(bank), Branch: "0001", Number: "2"}, DeadlineUnixMs: time.Now().Add(40 * time.Second).UnixMilli()}
+	return id, &pixv1.AuthorizationRequest{EndToEndId: id, AmountCentavos: 12345, ReplyPartition: 2,
+		RemittanceInformation: "lunch",
+		Payer:                 &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
+		Payee:                 &pixv1.Account{Ispb: string(bank), Branch: "0001", Number: "2"},
+		DeadlineUnixMs:        time.Now().Add(40 * time.Second).UnixMilli()}
 }
 
 func (a *asking) report(id string) {
 	a.t.Helper()
-	a.write(stream.Settlements, 1, id, &pixv1.SettlementReport{EndToEndId: id, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, AmountCentavos: 12345,
-		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: string(a.bank), Branch: "0001", Number: "2"}})
+	a.write(stream.Settlements, 1, id,
+		&pixv1.SettlementReport{EndToEndId: id, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
+			AmountCentavos: 12345,
+			Payer:          &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
+			Payee:          &pixv1.Account{Ispb: string(a.bank), Branch: "0001", Number: "2"}})
 }
 
 // follow opens a stream of the bank's questions.
 func (a *asking) follow(query string, headers ...string) (<-chan event, func()) {
 	ctx, end := context.WithCancel(a.t.Context())
-	return events(a.doors[0].send(ctx, "GET", a.path("questions")+query, "", append(headers, "Authorization", a.key)...)), end
+	return events(a.doors[0].send(ctx, "GET", a.path("questions")+query, "",
+		append(headers, "Authorization", a.key)...)), end
 }
 
 func (a *asking) path(what string) string { return "/v1/participants/" + string(a.bank) + "/" + what }
@@ -104,7 +113,8 @@ func (a *asking) told(from <-chan event, kind string) question.Question {
 
 // valueOf is a bank's word in base64, and sealOf one that is a seal by its length.
 func (a *asking) valueOf(id, code string) string {
-	m := &pixv1.AuthorizationResponse{EndToEndId: id, Ispb: string(a.bank), Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP, ReasonCode: code}
+	m := &pixv1.AuthorizationResponse{EndToEndId: id, Ispb: string(a.bank),
+		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP, ReasonCode: code}
 	if code != "" {
 		m.Status = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT
 	}
@@ -125,7 +135,8 @@ func (a *asking) answer(id, code string, want int) {
 func (a *asking) send(value, seal string, want int, field string) {
 	a.t.Helper()
 	kit.Await(a.t, "the front door to have read the questions", func() (bool, string) {
-		code, _, problem, text := a.doors[0].as(a.key, "POST", a.path("answers"), fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, value, seal))
+		code, _, problem, text := a.doors[0].as(a.key, "POST", a.path("answers"),
+			fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, value, seal))
 		if code == 503 {
 			return false, text
 		}
@@ -159,14 +170,17 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	live, end := a.follow("")
 	defer end()
 	q := a.told(live, "question")
-	if q.EndToEndID != first || q.RemittanceInformation != "lunch" || q.LeftMilliseconds < 1 || q.LeftMilliseconds > 42_000 || q.Payee.ISPB != string(a.bank) || q.AmountCentavos != 12345 {
+	if q.EndToEndID != first || q.RemittanceInformation != "lunch" || q.LeftMilliseconds < 1 ||
+		q.LeftMilliseconds > 42_000 || q.Payee.ISPB != string(a.bank) || q.AmountCentavos != 12345 {
 		t.Fatalf("%+v", q)
 	}
 
 	a.answer(first, "", 202)
 	record := a.stored()
-	if record.Partition != 2 || string(record.Key) != first || base64.StdEncoding.EncodeToString(record.Value) != a.valueOf(first, "") ||
-		len(record.Headers) != 1 || record.Headers[0].Key != keys.SealHeader || base64.StdEncoding.EncodeToString(record.Headers[0].Value) != sealOf {
+	if record.Partition != 2 || string(record.Key) != first ||
+		base64.StdEncoding.EncodeToString(record.Value) != a.valueOf(first, "") ||
+		len(record.Headers) != 1 || record.Headers[0].Key != keys.SealHeader ||
+		base64.StdEncoding.EncodeToString(record.Headers[0].Value) != sealOf {
 		t.Fatalf("stored is %+v", record)
 	}
 	a.answer(first, "", 202)     // which changes nothing
@@ -186,7 +200,9 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	if string(record.Key) != forged {
 		t.Fatalf("%s was stored once more", record.Key)
 	}
-	a.write(stream.DeadLetters, 2, forged, &pixv1.DeadLetter{Topic: stream.AuthorizationResponses, Partition: record.Partition, Offset: record.Offset, Payload: record.Value, ReasonCode: "FF01"})
+	a.write(stream.DeadLetters, 2, forged,
+		&pixv1.DeadLetter{Topic: stream.AuthorizationResponses, Partition: record.Partition, Offset: record.Offset,
+			Payload: record.Value, ReasonCode: "FF01"})
 	var kinds []string
 	for range 2 {
 		e := next(t, live)
@@ -212,7 +228,9 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	unsure := a.ask(a.bank)
 	a.told(live, "question")
 	a.broker.Stop()
-	if code, _, problem, text := a.doors[0].as(a.key, "POST", a.path("answers"), fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, a.valueOf(unsure, ""), sealOf)); code != 503 || problem.Type != "urn:liquida:problem:unknown-fate" {
+	if code, _, problem, text := a.doors[0].as(a.key, "POST", a.path("answers"),
+		fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, a.valueOf(unsure, ""), sealOf)); code != 503 ||
+		problem.Type != "urn:liquida:problem:unknown-fate" {
 		t.Errorf("without a broker: %d %s", code, text)
 	}
 	a.broker.Start()
@@ -239,15 +257,16 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	a.send(as.valueOf(forged, ""), sealOf, 422, "value.ispb")
 	for _, key := range []string{a.key, a.centralBank} { // nobody is asked for, or answers for, another bank
 		code, _, _, _ := a.doors[0].as(key, "GET", "/v1/participants/10000002/questions", "")
-		then, _, _, _ := a.doors[0].as(key, "POST", "/v1/participants/10000002/answers", `{"answers": [{"value": "", "seal": ""}]}`)
+		then, _, _, _ := a.doors[0].as(key, "POST", "/v1/participants/10000002/answers",
+			`{"answers": [{"value": "", "seal": ""}]}`)
 		if code != 403 || then != 403 {
 			t.Errorf("%d and %d, want 403", code, then)
 		}
 	}
 }
 
-// Programs of a bank that name a share divide the questions. What one had goes to the other when it is gone. A poll is given what no
-// other has, and a stream that comes back is not told again what it knows.
+// Programs of a bank that name a share divide the questions. What one had goes to the other when it is gone. A poll is
+// given what no other has, and a stream that comes back is not told again what it knows.
 func TestProgramsShareTheQuestions(t *testing.T) {
 	t.Parallel()
 	a := startAsking(t, "QUESTION_AGAIN_INTERVAL=2s")
@@ -296,7 +315,8 @@ func TestProgramsShareTheQuestions(t *testing.T) {
 	}
 	young := a.ask(a.bank)
 	// An id of the future would hide what comes.
-	future := a.doors[0].send(t.Context(), "GET", a.path("questions"), "", "Last-Event-ID", "99999999999999", "Authorization", a.key)
+	future := a.doors[0].send(t.Context(), "GET", a.path("questions"), "", "Last-Event-ID", "99999999999999",
+		"Authorization", a.key)
 	if future.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("an id of the future: %s", future.Status)
 	}
@@ -306,14 +326,16 @@ func TestProgramsShareTheQuestions(t *testing.T) {
 		t.Errorf("%s, want %s", q.EndToEndID, young)
 	}
 	var page question.Page
-	response := a.doors[0].send(t.Context(), "GET", a.path("questions"), "", "Authorization", a.key, "Accept", "application/json", "Prefer", "wait=20")
-	if err := json.NewDecoder(response.Body).Decode(&page); err != nil || len(page.Questions) != 1 || page.Questions[0].EndToEndID != young {
+	response := a.doors[0].send(t.Context(), "GET", a.path("questions"), "", "Authorization", a.key, "Accept",
+		"application/json", "Prefer", "wait=20")
+	if err := json.NewDecoder(response.Body).Decode(&page); err != nil || len(page.Questions) != 1 ||
+		page.Questions[0].EndToEndID != young {
 		t.Errorf("%+v %v", page, err)
 	}
 }
 
-// Of a bank that does not ask a front door keeps nothing, nor of who is no participant. When it comes, it is told what is open: also
-// what was asked before, and not what is over.
+// Of a bank that does not ask a front door keeps nothing, nor of who is no participant. When it comes, it is told what
+// is open: also what was asked before, and not what is over.
 func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
 	t.Parallel()
 	a := startAsking(t, "QUESTIONS_OPEN_MAX=100")
@@ -359,16 +381,16 @@ func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
 	}
 }
 
-// A bank takes all streams that it may get and reads none, guesses ids, and sends what is too large, another's or was used
-// before. It gains nothing, and the questions and answers of another bank flow.
+// A bank takes all streams that it may get and reads none, guesses ids, and sends what is too large, another's or was
+// used before. It gains nothing, and the questions and answers of another bank flow.
 func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	t.Parallel()
 	a := startAsking(t, "STREAM_KEEP_ALIVE=15s", "STREAM_WRITE_TIMEOUT=500ms")
 	victim, door := a.another(), a.doors[0]
 	live, end := victim.follow("")
 	defer func() { end() }()
-	// heard waits for an event. On a busy machine nobody may read the register for a while, which ends all streams: then
-	// the victim follows again, and is told what is open.
+	// heard waits for an event. On a busy machine nobody may read the register for a while, which ends all streams:
+	// then the victim follows again, and is told what is open.
 	heard := func(kind, id string) {
 		t.Helper()
 		kit.Await(t, kind+" "+id, func() (bool, string) {
@@ -402,22 +424,24 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	}
 	flows("nothing")
 
-	// 10,000 streams: some for each share, and one that is told everything. A register that nobody reads for a while ends
-	// all, so that one is tried again and again: only what it is told does not fit into what lies between.
-	narrow := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		if err == nil {
-			err = connection.(*net.TCPConn).SetReadBuffer(2048)
-		}
-		return connection, err
-	}}}
+	// 10,000 streams: some for each share, and one that is told everything. A register that nobody reads for a while
+	// ends all, so that one is tried again and again: only what it is told does not fit into what lies between.
+	narrow := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err == nil {
+				err = connection.(*net.TCPConn).SetReadBuffer(2048)
+			}
+			return connection, err
+		}}}
 	open := func(query string) (opened bool) {
 		kit.Await(t, "a register that is read, on a busy machine", func() (bool, string) {
 			response := door.by(t.Context(), narrow, "http://", a.key, "GET", a.path("questions")+query, http.NoBody) //nolint:bodyclose // by closes it
 			if opened = response.StatusCode == http.StatusOK; !opened {
 				_, _ = io.Copy(io.Discard, response.Body)
 			}
-			if code := response.StatusCode; !opened && code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable {
+			if code := response.StatusCode; !opened && code != http.StatusTooManyRequests &&
+				code != http.StatusServiceUnavailable {
 				t.Fatal(response.Status)
 			}
 			return response.StatusCode != http.StatusServiceUnavailable, response.Status
@@ -482,7 +506,8 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	heard("question", foreign)
 	a.answer(foreign, "", 404) // in its own name
 	a.send(victim.valueOf(foreign, ""), sealOf, 422, "value.ispb")
-	refused("in the name of another bank", victim.path("answers"), fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, victim.valueOf(foreign, ""), sealOf), 403)
+	refused("in the name of another bank", victim.path("answers"),
+		fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, victim.valueOf(foreign, ""), sealOf), 403)
 	for range 100 {
 		a.answer(pix.NewEndToEndID("10000001", time.Now(), random).String(), "", 404)
 	}

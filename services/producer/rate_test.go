@@ -27,7 +27,8 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 		case http.StatusAccepted:
 			taken++
 		case http.StatusTooManyRequests:
-			if refused++; header.Get("Retry-After") != "1" || problem.Type != web.Kind("too-often") || problem.Rule == "" {
+			if refused++; header.Get("Retry-After") != "1" || problem.Type != web.Kind("too-often") ||
+				problem.Rule == "" {
 				t.Errorf("%s %s", header, text)
 			}
 		default:
@@ -40,11 +41,13 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	if taken < 5 {
 		t.Errorf("only %d were taken", taken)
 	}
-	if code, _, _, text := p.as(other, "POST", "/v1/payments", strings.Replace(valid, "10000001", "10000002", 1)); code != http.StatusAccepted {
+	if code, _, _, text := p.as(other, "POST", "/v1/payments",
+		strings.Replace(valid, "10000001", "10000002", 1)); code != http.StatusAccepted {
 		t.Errorf("another participant: %d %s", code, text)
 	}
 	// It has four turns left. A batch does not help, because its lines count.
-	_, _, _, text := p.as(other, "POST", batchPath, strings.Repeat(strings.Replace(valid, "10000001", "10000002", 1)+"\n", 50))
+	_, _, _, text := p.as(other, "POST", batchPath,
+		strings.Repeat(strings.Replace(valid, "10000001", "10000002", 1)+"\n", 50))
 	lines := 0
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		var result submission.BatchResult

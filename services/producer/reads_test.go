@@ -36,7 +36,8 @@ func (s slowLedger) LookupAccounts(ids []tb.Uint128) ([]tb.Account, error) {
 }
 
 func ctxOf(t *testing.T, bank pix.ISPB) context.Context {
-	request := access.With(httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), access.Caller{Holder: string(bank)})
+	request := access.With(httptest.NewRequestWithContext(t.Context(), "GET", "/", nil),
+		access.Caller{Holder: string(bank)})
 	return request.Context()
 }
 
@@ -51,7 +52,8 @@ func TestReadsHaveAShareAndPayingHasNone(t *testing.T) {
 	var wait atomic.Bool
 	wait.Store(true)
 	l, health, _ := queryLedger(t.Context(), t, client, func(c *query.Config) {
-		c.Reads = ledger.ReadsConfig{ReadShare: ledger.ReadShare{Share: 0.0001, Readers: 100}, WaitMax: 2 * time.Second} // what is taken comes back after hours
+		// what is taken comes back after hours
+		c.Reads = ledger.ReadsConfig{ReadShare: ledger.ReadShare{Share: 0.0001, Readers: 100}, WaitMax: 2 * time.Second}
 		c.Timeout = kit.Patience
 	}, wait.Load)
 	read := func(of pix.Content) *web.Problem {
@@ -62,7 +64,8 @@ func TestReadsHaveAShareAndPayingHasNone(t *testing.T) {
 	for until := time.Now().Add(kit.Patience); ; reads++ {
 		problem := read(much)
 		if problem != nil {
-			if problem.Status != http.StatusTooManyRequests || problem.Type != web.Kind("busy") || problem.RetryAfter < time.Minute {
+			if problem.Status != http.StatusTooManyRequests || problem.Type != web.Kind("busy") ||
+				problem.RetryAfter < time.Minute {
 				t.Fatalf("after %d reads: %+v", reads, problem)
 			}
 			break
@@ -85,7 +88,8 @@ func TestReadsHaveAShareAndPayingHasNone(t *testing.T) {
 			return problem
 		},
 		"the original of a return": func() *web.Problem {
-			_, _, problem := l.KnowsReturn(ctx, pix.NewReturnID(much.Payee.ISPB, time.Now(), random), pix.ReturnContent{Original: id})
+			_, _, problem := l.KnowsReturn(ctx, pix.NewReturnID(much.Payee.ISPB, time.Now(), random),
+				pix.ReturnContent{Original: id})
 			return problem
 		},
 		"an act": func() *web.Problem {
@@ -118,7 +122,9 @@ func TestReadsShareALookUpThatIsNotSent(t *testing.T) {
 	t.Parallel()
 	_, client := sharedLedger(t)
 	slow := slowLedger{client, make(chan struct{}), new(atomic.Int64)}
-	l, health, _ := queryLedger(t.Context(), t, slow, func(c *query.Config) { c.Reads.WaitMax, c.Timeout = kit.Patience, kit.Patience })
+	l, health, _ := queryLedger(t.Context(), t, slow, func(c *query.Config) {
+		c.Reads.WaitMax, c.Timeout = kit.Patience, kit.Patience
+	})
 	content := ownBanks()
 	account := ledger.ReserveAccount(content.Payer.ISPB)
 	var asks sync.WaitGroup
@@ -160,16 +166,20 @@ func TestAPageOfManyLinesIsWhole(t *testing.T) {
 	const lines = 2*ledger.ReadObjects + 1
 	deposits := make([]tb.Transfer, lines)
 	for i := range deposits {
-		deposits[i] = tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.CustomerAccount(content.Payee),
-			Amount: tb.ToUint128(uint64(i + 1)), Ledger: ledger.Ledger, Code: ledger.CodeFunding}
+		deposits[i] = tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount,
+			CreditAccountID: ledger.CustomerAccount(content.Payee),
+			Amount:          tb.ToUint128(uint64(i + 1)), Ledger: ledger.Ledger, Code: ledger.CodeFunding}
 	}
 	write(t, client, deposits)
 	l, _, _ := queryLedger(t.Context(), t, client, func(c *query.Config) { c.Timeout = kit.Patience })
-	for _, limit := range []int{1, ledger.ReadObjects - 1, ledger.ReadObjects, ledger.ReadObjects + 1, lines - 1, lines, 1000} {
+	for _, limit := range []int{1, ledger.ReadObjects - 1, ledger.ReadObjects, ledger.ReadObjects + 1, lines - 1,
+		lines, 1000} {
 		next, cursor := lines, ""
 		for {
-			request := httptest.NewRequestWithContext(ctxOf(t, content.Payee.ISPB), "GET", fmt.Sprintf("/?limit=%d%s", limit, cursor), nil)
-			for name, value := range map[string]string{"ispb": string(content.Payee.ISPB), "branch": content.Payee.Branch, "number": content.Payee.Number} {
+			request := httptest.NewRequestWithContext(ctxOf(t, content.Payee.ISPB), "GET",
+				fmt.Sprintf("/?limit=%d%s", limit, cursor), nil)
+			for name, value := range map[string]string{"ispb": string(content.Payee.ISPB),
+				"branch": content.Payee.Branch, "number": content.Payee.Number} {
 				request.SetPathValue(name, value)
 			}
 			page, problem := l.Statement(request)

@@ -28,7 +28,8 @@ import (
 
 func newReturn(t *testing.T, original pix.EndToEndID) (pix.ReturnID, pix.ReturnContent) {
 	t.Helper()
-	return pix.NewReturnID(content.Payee.ISPB, time.Now(), random), pix.ReturnContent{Original: original, AmountCentavos: 40, Reason: pix.ReturnReasons[0]}
+	return pix.NewReturnID(content.Payee.ISPB, time.Now(), random),
+		pix.ReturnContent{Original: original, AmountCentavos: 40, Reason: pix.ReturnReasons[0]}
 }
 
 // The state of a return is computed from the ledger alone, like that of a payment.
@@ -51,11 +52,13 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 		{"nothing", func(pix.ReturnID, pix.ReturnContent, int) {}, 404, nil, []string{"reserved"}},
 		{"held", func(id pix.ReturnID, c pix.ReturnContent, slot int) {
 			write(t, client, ledger.AppendReturnReserve(nil, id, c, slot, content, 60))
-		}, 200, []string{`"status":"reserved"`, `"amount_centavos":40`, `"return_reason_code":"MD06"`, `"payer":{"ispb":"10000002"`, `"payee":{"ispb":"10000001"`}, []string{"decided_at"}},
+		}, 200, []string{`"status":"reserved"`, `"amount_centavos":40`, `"return_reason_code":"MD06"`,
+			`"payer":{"ispb":"10000002"`, `"payee":{"ispb":"10000001"`}, []string{"decided_at"}},
 		{"posted", func(id pix.ReturnID, c pix.ReturnContent, slot int) {
 			write(t, client, ledger.AppendReturnReserve(nil, id, c, slot, content, 60))
 			write(t, client, ledger.AppendReturnPost(nil, id, c, slot, false))
-		}, 200, []string{`"status":"settled"`, `"amount_centavos":40`, `"original_end_to_end_id":"` + original.String(), "decided_at"}, []string{`"reason_code"`}},
+		}, 200, []string{`"status":"settled"`, `"amount_centavos":40`, `"original_end_to_end_id":"` + original.String(),
+			"decided_at"}, []string{`"reason_code"`}},
 		{"voided", func(id pix.ReturnID, c pix.ReturnContent, slot int) {
 			write(t, client, ledger.AppendReturnReserve(nil, id, c, slot, content, 60))
 			write(t, client, ledger.AppendReturnVoid(nil, id, c, slot, false, pix.ReasonPayeeClosed))
@@ -100,7 +103,8 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 		}
 		if c.name == "posted" {
 			lines := p.call("GET", "/v1/accounts/10000001/0001/1/statement?limit=1000", "")
-			if text := strings.ReplaceAll(lines.text, " ", ""); !strings.Contains(text, id.String()) || !strings.Contains(text, `"code":13`) {
+			if text := strings.ReplaceAll(lines.text, " ", ""); !strings.Contains(text, id.String()) ||
+				!strings.Contains(text, `"code":13`) {
 				t.Errorf("the statement does not show the return: %s", text)
 			}
 		}
@@ -139,9 +143,11 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 		s, text := state()
 		var got []string
 		for _, r := range s.Returns {
-			got = append(got, fmt.Sprint(r.ReturnID, " ", r.AmountCentavos, " ", r.ReturnReasonCode, " ", r.Status, r.ReasonCode, " ", !r.ReservedAt.IsZero(), r.DecidedAt != nil))
+			got = append(got, fmt.Sprint(r.ReturnID, " ", r.AmountCentavos, " ", r.ReturnReasonCode, " ", r.Status,
+				r.ReasonCode, " ", !r.ReservedAt.IsZero(), r.DecidedAt != nil))
 		}
-		if !slices.Equal(got, want) || s.ReturnedCentavos != returned || s.Status != query.Settled || s.AmountCentavos != int64(content.AmountCentavos) {
+		if !slices.Equal(got, want) || s.ReturnedCentavos != returned || s.Status != query.Settled ||
+			s.AmountCentavos != int64(content.AmountCentavos) {
 			t.Fatalf("after %s: want %v and %d centavos in %s", after, want, returned, text)
 		}
 		followed, err := io.ReadAll(p.send(t.Context(), "GET", path+"/events", "").Body)
@@ -155,7 +161,9 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 		return id, back
 	}
 	posted, first := give(40)
-	write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, posted, first, 0, content, 60), original)) // as the engine does, with each
+	// as the engine does, with each
+	write(t, client, ledger.AppendReturnedMark(
+		ledger.AppendReturnReserve(nil, posted, first, 0, content, 60), original))
 	want = []string{posted.String() + " 40 MD06 reserved true false"}
 	told("the first was held")
 	write(t, client, ledger.AppendReturnPost(nil, posted, first, 0, false))
@@ -192,14 +200,16 @@ func back(t *testing.T, b *kit.Broker, id pix.ReturnID, original pix.EndToEndID,
 		t.Fatal(err)
 	}
 	defer client.Close()
-	report := &pixv1.SettlementReport{EndToEndId: id.String(), OriginalEndToEndId: original.String(), AmountCentavos: 40, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AM09"}
+	report := &pixv1.SettlementReport{EndToEndId: id.String(), OriginalEndToEndId: original.String(),
+		AmountCentavos: 40, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AM09"}
 	if settled {
 		report.Status, report.ReasonCode = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, ""
 		report.Payer, report.Payee = field.AccountOf(content.Payee).Proto(), field.AccountOf(content.Payer).Proto()
 	}
 	value, err := report.MarshalVT()
 	if err == nil {
-		err = client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Settlements, Key: []byte(original.String()), Value: value}).FirstErr()
+		err = client.ProduceSync(t.Context(),
+			&kgo.Record{Topic: stream.Settlements, Key: []byte(original.String()), Value: value}).FirstErr()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +239,8 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 		t.Helper()
 		e := next(t, following)
 		var state query.ReturnState
-		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status || state.Status != status || state.ReturnID != id.String() {
+		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status ||
+			state.Status != status || state.ReturnID != id.String() {
 			t.Errorf("%+v %v, want %s", e, err, status)
 		}
 	}
@@ -241,14 +252,17 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 		})
 		settle()
 	})
-	body := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, id, original)
+	body := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`,
+		id, original)
 	for range 2 { // the second time the outcome is known
 		response := p.send(t.Context(), "POST", "/v1/returns", body, "Prefer", "wait=600")
 		var state query.ReturnState
 		if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
 			t.Fatal(err)
 		}
-		if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" || state.Status != query.Settled || state.AmountCentavos != 40 || state.OriginalEndToEndID != original.String() {
+		if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" ||
+			state.Status != query.Settled || state.AmountCentavos != 40 ||
+			state.OriginalEndToEndID != original.String() {
 			t.Errorf("%s %v %+v", response.Status, response.Header, state)
 		}
 	}
@@ -263,11 +277,13 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 		t.Error("the stream does not end")
 	}
 	other, _ := newReturn(t, original)
-	never := p.send(t.Context(), "POST", "/v1/returns", strings.Replace(body, id.String(), other.String(), 1), "Prefer", "wait=1")
+	never := p.send(t.Context(), "POST", "/v1/returns", strings.Replace(body, id.String(), other.String(), 1),
+		"Prefer", "wait=1")
 	if never.StatusCode != 202 || never.Header.Get("Preference-Applied") != "wait=1" {
 		t.Errorf("one that does not end: %s", never.Status)
 	}
-	if got := p.call("GET", "/v1/returns/"+original.String()+"/events", ""); got.code != 422 || got.Field != "return_id" {
+	if got := p.call("GET", "/v1/returns/"+original.String()+"/events", ""); got.code != 422 ||
+		got.Field != "return_id" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 }
@@ -290,9 +306,12 @@ func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 	back(t, b, rejected, original, false)
 	both = append(both, follow("10000001", "start"), follow("10000002", "start")) // and streams that begin later
 	for i, told := range both {
-		for _, want := range []string{settled.String() + " settled", rejected.String() + " rejectedAM09"} { // one key, so in order
+		// one key, so in order
+		for _, want := range []string{settled.String() + " settled", rejected.String() + " rejectedAM09"} {
 			var s feed.Settlement
-			if err := json.Unmarshal([]byte(next(t, told).data), &s); err != nil || s.EndToEndID+" "+s.Status+s.ReasonCode != want || s.OriginalEndToEndID != original.String() || s.AmountCentavos != 40 || (s.Payer != nil) != (s.Status == query.Settled) {
+			if err := json.Unmarshal([]byte(next(t, told).data), &s); err != nil ||
+				s.EndToEndID+" "+s.Status+s.ReasonCode != want || s.OriginalEndToEndID != original.String() ||
+				s.AmountCentavos != 40 || (s.Payer != nil) != (s.Status == query.Settled) {
 				t.Errorf("stream %d: %+v %v, want %s", i, s, err, want)
 			}
 		}
@@ -315,13 +334,16 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	p := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STREAM_TIME_MAX=1s")
 	p.AwaitNeed("kafka", false)
 	p.AwaitNeed("ledger", false)
-	original, nowhere := pix.NewEndToEndID("10000001", time.Now(), random), pix.NewEndToEndID("10000001", time.Now(), random)
+	original, nowhere := pix.NewEndToEndID("10000001", time.Now(), random),
+		pix.NewEndToEndID("10000001", time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
 	write(t, client, ledger.AppendPost(nil, original, false))
-	payer, payee, third, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"), "Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
+	payer, payee, third, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"),
+		"Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
 	own := pix.NewReturnID("10000002", time.Now(), random).String()
 	of := func(id string, original pix.EndToEndID) string {
-		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "FR01"}`, id, original)
+		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "FR01"}`,
+			id, original)
 	}
 	for _, c := range []struct {
 		as, body string
@@ -330,7 +352,8 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	}{
 		{payer, of("", original), 403, "original_end_to_end_id"},
 		{third, of("", original), 403, "original_end_to_end_id"},
-		{third, of("", nowhere), 403, "original_end_to_end_id"}, // the same response, which does not show that the payment is unknown
+		// the same response, which does not show that the payment is unknown
+		{third, of("", nowhere), 403, "original_end_to_end_id"},
 		{payee, of("", nowhere), 403, "original_end_to_end_id"},
 		{third, of(pix.NewReturnID("10000003", time.Now(), random).String(), original), 403, "original_end_to_end_id"},
 		{payer, of(own, original), 403, "return_id"},
@@ -341,7 +364,8 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 		{payee, of("", original), 202, ""},
 	} {
 		code, _, problem, text := p.as(c.as, "POST", "/v1/returns", c.body)
-		if code != c.code || problem.Field != c.field || code == 403 && (problem.Type != web.Kind("not-yours") || problem.Rule == "") {
+		if code != c.code || problem.Field != c.field || code == 403 &&
+			(problem.Type != web.Kind("not-yours") || problem.Rule == "") {
 			t.Errorf("%.20s %s: %d %s, want %d", c.as, c.body, code, text, c.code)
 		}
 	}
@@ -362,7 +386,8 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	unsent, _ := newReturn(t, original)
 	refused, tooMuch := newReturn(t, original)
 	write(t, client, ledger.AppendReturnReceipt(nil, refused, tooMuch, pix.ReasonReturnExceeds, true))
-	write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, id, content40, 0, content, 600), original))
+	write(t, client, ledger.AppendReturnedMark(
+		ledger.AppendReturnReserve(nil, id, content40, 0, content, 600), original))
 	for _, c := range []struct {
 		as   string
 		id   pix.ReturnID
@@ -377,13 +402,15 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 			if want == 404 && strings.HasSuffix(path, "/events") {
 				want = 200 // it may come
 			}
-			if code, _, problem, text := p.as(c.as, "GET", path, ""); code != want || code == 403 && problem.Field != "return_id" {
+			if code, _, problem, text := p.as(c.as, "GET", path, ""); code != want || code == 403 &&
+				problem.Field != "return_id" {
 				t.Errorf("%.20s %s: %d %s, want %d", c.as, path, code, text, want)
 			}
 		}
 	}
 	for _, as := range []string{payer, payee, bank} {
-		if _, _, _, text := p.as(as, "GET", "/v1/payments/"+original.String(), ""); !strings.Contains(text, id.String()) {
+		if _, _, _, text := p.as(as, "GET", "/v1/payments/"+original.String(), ""); !strings.Contains(text,
+			id.String()) {
 			t.Errorf("%.20s is not told of the return: %s", as, text)
 		}
 	}
@@ -397,18 +424,22 @@ func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 	original := pix.NewEndToEndID("10000001", time.Now(), random)
 	id := pix.NewReturnID("10000002", time.Now(), random)
 	body := func(id, original, amount, reason string) string {
-		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %s, "reason_code": %q}`, id, original, amount, reason)
+		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %s, "reason_code": %q}`,
+			id, original, amount, reason)
 	}
-	if got := p.call("POST", "/v1/returns", body(id.String(), original.String(), "40", "FR01")); got.code != 202 || !strings.Contains(got.text, id.String()) {
+	if got := p.call("POST", "/v1/returns", body(id.String(), original.String(), "40", "FR01")); got.code != 202 ||
+		!strings.Contains(got.text, id.String()) {
 		t.Fatalf("%d %s", got.code, got.text)
 	}
 	record := published(t, b, 1)[0]
 	var order pixv1.PaymentOrder
-	if err := order.UnmarshalVT(record.Value); err != nil || record.Topic != stream.Payments || string(record.Key) != original.String() {
+	if err := order.UnmarshalVT(record.Value); err != nil || record.Topic != stream.Payments ||
+		string(record.Key) != original.String() {
 		t.Fatalf("%s keyed %s: %v", record.Topic, record.Key, err)
 	}
 	back := order.ReturnOrder
-	if back == nil || back.ReturnId != id.String() || back.OriginalEndToEndId != original.String() || back.AmountCentavos != 40 || back.ReasonCode != "FR01" || back.AcceptedAtUnixMs == 0 || order.EndToEndId != "" {
+	if back == nil || back.ReturnId != id.String() || back.OriginalEndToEndId != original.String() ||
+		back.AmountCentavos != 40 || back.ReasonCode != "FR01" || back.AcceptedAtUnixMs == 0 || order.EndToEndId != "" {
 		t.Fatalf("published %v", &order)
 	}
 	for _, c := range []struct{ field, code, body string }{
@@ -419,7 +450,8 @@ func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 		{"amount_centavos", "FF01", body(id.String(), original.String(), "9223372036854775808", "FR01")},
 		{"reason_code", "FF01", body(id.String(), original.String(), "40", "AC06")},
 	} {
-		if got := p.call("POST", "/v1/returns", c.body); got.code != 422 || got.Field != c.field || got.Code != c.code || got.Rule == "" {
+		if got := p.call("POST", "/v1/returns", c.body); got.code != 422 || got.Field != c.field ||
+			got.Code != c.code || got.Rule == "" {
 			t.Errorf("%s: %d %s", c.body, got.code, got.text)
 		}
 	}
@@ -431,8 +463,12 @@ func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 // fundPayee lets the payee own what it gives back.
 func fundPayee(t *testing.T, client tigerbeetle.Client, centavos uint64) {
 	t.Helper()
-	write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(content.Payee.ISPB), CreditAccountID: ledger.CustomerAccount(content.Payee),
-		Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
-	write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.ReserveAccount(content.Payee.ISPB),
-		Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
+	write(t, client, []tb.Transfer{
+		{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(content.Payee.ISPB),
+			CreditAccountID: ledger.CustomerAccount(content.Payee),
+			Amount:          tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
+	write(t, client, []tb.Transfer{
+		{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount,
+			CreditAccountID: ledger.ReserveAccount(content.Payee.ISPB),
+			Amount:          tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
 }

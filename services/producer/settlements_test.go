@@ -49,17 +49,20 @@ func TestThePayeesBankIsToldOnlyOfWhatWasHeldForIt(t *testing.T) {
 			status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 		}
 		value, err := (&pixv1.SettlementReport{EndToEndId: id, Status: status, ReasonCode: code, AmountCentavos: amount,
-			Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"}}).MarshalVT()
+			Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
+			Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"}}).MarshalVT()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Settlements, Key: []byte(id), Value: value}).FirstErr(); err != nil {
+		if err := kafka.ProduceSync(t.Context(),
+			&kgo.Record{Topic: stream.Settlements, Key: []byte(id), Value: value}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var toPayee, toPayer []string
 	for range 40 { // more than one look-up
-		held, late := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+		held, late := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
+			pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 		write(t, client, ledger.AppendReserve(nil, held, content, 60))
 		write(t, client, ledger.AppendVoid(nil, held, false, pix.ReasonPayeePSPSilent))
 		write(t, client, ledger.AppendReceipt(nil, late, content, pix.ReasonPayeePSPSilent, true))
@@ -105,7 +108,8 @@ func TestPastSettlementsArePaced(t *testing.T) {
 	records := []*kgo.Record{{Topic: stream.Payments, Value: []byte("an order that no engine takes")}}
 	const reports = 1300 // a thousand are read at once
 	for n := range reports {
-		value, err := (&pixv1.SettlementReport{EndToEndId: fmt.Sprint("E-", n), AmountCentavos: 1, Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}).MarshalVT()
+		value, err := (&pixv1.SettlementReport{EndToEndId: fmt.Sprint("E-", n), AmountCentavos: 1,
+			Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}).MarshalVT()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +118,9 @@ func TestPastSettlementsArePaced(t *testing.T) {
 	if err := b.Client().ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	kit.Await(t, "the order", func() (bool, string) { return strings.Contains(p.metrics(), "\npix_payments_wait 1\n"), "" })
+	kit.Await(t, "the order", func() (bool, string) {
+		return strings.Contains(p.metrics(), "\npix_payments_wait 1\n"), ""
+	})
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	began := time.Now()

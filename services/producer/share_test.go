@@ -20,7 +20,8 @@ func (p *program) ofBank(ctx context.Context, key, method, path string, body io.
 }
 
 // by makes a request with a client and does not wait for the end of the response.
-func (p *program) by(ctx context.Context, client *http.Client, scheme, authorization, method, path string, body io.Reader) *http.Response {
+func (p *program) by(ctx context.Context, client *http.Client, scheme, authorization, method, path string,
+	body io.Reader) *http.Response {
 	p.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, scheme+p.HTTP+path, body)
 	if err != nil {
@@ -81,7 +82,8 @@ func TestABankLeavesRoomForTheOthers(t *testing.T) {
 			if status == pool.status && n < pool.most {
 				continue
 			}
-			if status != http.StatusTooManyRequests || n != pool.most || !strings.Contains(text, fmt.Sprintf("10000001 has %d %s", n, pool.name)) {
+			if status != http.StatusTooManyRequests || n != pool.most ||
+				!strings.Contains(text, fmt.Sprintf("10000001 has %d %s", n, pool.name)) {
 				t.Errorf("%s: after %d the bank gets %d %s, want 429 after %d", pool.name, n, status, text, pool.most)
 			}
 			break
@@ -90,7 +92,8 @@ func TestABankLeavesRoomForTheOthers(t *testing.T) {
 			t.Errorf("%s: another bank gets %d %s", pool.name, status, text)
 		}
 	}
-	if metrics := p.metrics(); !strings.Contains(metrics, `pix_http_pool_taken{pool="batches"} 5`) || !strings.Contains(metrics, `pix_http_pool_refused_total{pool="streams",why="share"} 1`) {
+	if metrics := p.metrics(); !strings.Contains(metrics, `pix_http_pool_taken{pool="batches"} 5`) ||
+		!strings.Contains(metrics, `pix_http_pool_refused_total{pool="streams",why="share"} 1`) {
 		t.Error("the metrics do not show what is taken and refused")
 	}
 }
@@ -133,11 +136,13 @@ func TestABankHasFewStreamsOfItsSettlements(t *testing.T) {
 			t.Errorf("streams of another bank: %s gets %d", holder, status)
 		}
 	}
-	if metrics := p.metrics(); !strings.Contains(metrics, "pix_producer_settlement_streams 18\n") || !strings.Contains(metrics, "pix_producer_settlement_streams_refused_total 2\n") {
+	if metrics := p.metrics(); !strings.Contains(metrics, "pix_producer_settlement_streams 18\n") ||
+		!strings.Contains(metrics, "pix_producer_settlement_streams_refused_total 2\n") {
 		t.Error("the metrics do not count 18 streams and 2 refusals")
 	}
 	end()
-	for until := time.Now().Add(kit.Patience); ask(ctx, "10000001") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(kit.Patience); ask(ctx,
+		"10000001") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the place of a stream that has ended is not free")
 		}
@@ -148,7 +153,8 @@ func TestABankHasFewStreamsOfItsSettlements(t *testing.T) {
 func TestConnectionsWithoutAKeyDoNotCloseTheDoor(t *testing.T) {
 	t.Parallel()
 	r := makeRing(t)
-	p := startProgram(t, startBroker(t), aLedger(t), "HTTP_KEYS_FILE="+r.digests, "HTTP_CONNECTIONS_MAX=50", "STREAMS_MAX=20", "WAITS_MAX=20", "HTTP_STRANGER_IDLE_TIMEOUT=1m")
+	p := startProgram(t, startBroker(t), aLedger(t), "HTTP_KEYS_FILE="+r.digests, "HTTP_CONNECTIONS_MAX=50",
+		"STREAMS_MAX=20", "WAITS_MAX=20", "HTTP_STRANGER_IDLE_TIMEOUT=1m")
 	p.AwaitNeed("kafka", false)
 	for range 60 {
 		client := http.Client{Transport: &http.Transport{}} // a connection of its own, which stays open

@@ -27,9 +27,12 @@ func openBooks(t *testing.T, client tigerbeetle.Client, content pix.Content) {
 	open := func(id ledger.AccountID, kind ledger.AccountKind) tb.Account {
 		return tb.Account{ID: id, Ledger: ledger.Ledger, Code: uint16(kind), Flags: kind.Flags()}
 	}
-	accounts := []tb.Account{open(ledger.IssuanceAccount, ledger.Issuance), open(ledger.RefusalsAccount, ledger.Refusals), open(ledger.CustomerAccount(content.Payer), ledger.Customer), open(ledger.CustomerAccount(content.Payee), ledger.Customer)}
+	accounts := []tb.Account{open(ledger.IssuanceAccount, ledger.Issuance),
+		open(ledger.RefusalsAccount, ledger.Refusals), open(ledger.CustomerAccount(content.Payer), ledger.Customer),
+		open(ledger.CustomerAccount(content.Payee), ledger.Customer)}
 	for _, psp := range []pix.ISPB{content.Payer.ISPB, content.Payee.ISPB} {
-		accounts = append(accounts, open(ledger.ReserveAccount(psp), ledger.Reserve), open(ledger.TransitAccount(psp), ledger.Transit))
+		accounts = append(accounts, open(ledger.ReserveAccount(psp), ledger.Reserve),
+			open(ledger.TransitAccount(psp), ledger.Transit))
 	}
 	results, err := client.CreateAccounts(accounts)
 	if err != nil {
@@ -41,7 +44,8 @@ func openBooks(t *testing.T, client tigerbeetle.Client, content pix.Content) {
 		}
 	}
 	fund := func(debit, credit ledger.AccountID) tb.Transfer {
-		return tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1_000_000), Ledger: ledger.Ledger, Code: ledger.CodeFunding}
+		return tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1_000_000),
+			Ledger: ledger.Ledger, Code: ledger.CodeFunding}
 	}
 	write(t, client, []tb.Transfer{
 		fund(ledger.IssuanceAccount, ledger.ReserveAccount(content.Payer.ISPB)),
@@ -102,7 +106,9 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 		legs         string // what became of them
 	}{
 		{"nothing", func(pix.EndToEndID) {}, 404, "404", "", false, false, ""},
-		{"held", func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, long)) }, 200, `"reserved"`, "", true, false, "held"},
+		{"held", func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReserve(nil, id, content, long))
+		}, 200, `"reserved"`, "", true, false, "held"},
 		{"posted", func(id pix.EndToEndID) {
 			write(t, client, ledger.AppendReserve(nil, id, content, long))
 			write(t, client, ledger.AppendPost(nil, id, false))
@@ -132,7 +138,9 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 			other.AmountCentavos++
 			write(t, client, ledger.AppendReserve(nil, id, other, long))
 		}, 200, `"rejected"`, "DS27", false, true, ""},
-		{"held past its timeout", func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, short)) }, 200, `"rejected"`, "AB03", true, false, "released"},
+		{"held past its timeout", func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReserve(nil, id, content, short))
+		}, 200, `"rejected"`, "AB03", true, false, "released"},
 		{"expired, with its receipt", func(id pix.EndToEndID) {
 			write(t, client, ledger.AppendReserve(nil, id, content, short))
 			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonPayeePSPSilent, true))
@@ -143,8 +151,10 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 			c.do(id)
 			kit.Await(t, c.status, func() (bool, string) { // at once, except for the timeout
 				got := p.call("GET", "/v1/payments/"+id.String(), "")
-				return got.code == c.code && string(got.Status) == c.status && got.ReasonCode == c.reason && got.EndToEndID == id.String() &&
-					got.has("reserved_at") == c.held && got.has("decided_at") == c.judged && legsAre(got, c.legs), fmt.Sprint(got.code, got.text)
+				return got.code == c.code && string(got.Status) == c.status && got.ReasonCode == c.reason &&
+						got.EndToEndID == id.String() &&
+						got.has("reserved_at") == c.held && got.has("decided_at") == c.judged && legsAre(got, c.legs),
+					fmt.Sprint(got.code, got.text)
 			})
 		})
 	}
@@ -155,11 +165,14 @@ func legsAre(got reply, state string) bool {
 	var shown query.PaymentState
 	if err := json.Unmarshal([]byte(got.text), &shown); state == "" {
 		return !got.has("legs") && !got.has("amount_centavos") && !got.has("payer")
-	} else if err != nil || len(shown.Legs) != 3 || shown.AmountCentavos != 100 || shown.Payer.Pix() != content.Payer || shown.Payee.Pix() != content.Payee {
+	} else if err != nil || len(shown.Legs) != 3 || shown.AmountCentavos != 100 || shown.Payer.Pix() != content.Payer ||
+		shown.Payee.Pix() != content.Payee {
 		return false
 	}
-	for i, want := range [][2]string{{"customer/10000001/0001/1", "transit/10000001"}, {"reserve/10000001", "reserve/10000002"}, {"transit/10000002", "customer/10000002/0001/2"}} {
-		if leg := shown.Legs[i]; leg.Leg != i+1 || leg.Debit != want[0] || leg.Credit != want[1] || leg.AmountCentavos != 100 || leg.State != state {
+	for i, want := range [][2]string{{"customer/10000001/0001/1", "transit/10000001"},
+		{"reserve/10000001", "reserve/10000002"}, {"transit/10000002", "customer/10000002/0001/2"}} {
+		if leg := shown.Legs[i]; leg.Leg != i+1 || leg.Debit != want[0] || leg.Credit != want[1] ||
+			leg.AmountCentavos != 100 || leg.State != state {
 			return false
 		}
 	}
@@ -198,19 +211,23 @@ func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client 
 		})
 	}
 	calls.Wait()
-	if away, refused := codes[http.StatusServiceUnavailable], codes[http.StatusTooManyRequests]; away < 10 || refused == 0 || away+refused != 30 {
+	if away, refused := codes[http.StatusServiceUnavailable],
+		codes[http.StatusTooManyRequests]; away < 10 || refused == 0 || away+refused != 30 {
 		t.Errorf("answers by code %v, want 503 at least 10 times and, past the limit, 429", codes)
 	}
 	// Who is blocked is not known.
 	p.AwaitNeed("register", true)
-	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusServiceUnavailable || got.Type != "urn:liquida:problem:register-away" || got.EndToEndID != "" {
+	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusServiceUnavailable ||
+		got.Type != "urn:liquida:problem:register-away" || got.EndToEndID != "" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 	// It is unknown who received the payment that a bank gives back. Nothing is sent, so the problem
 	// names no id.
 	locked.AwaitNeed("ledger", true)
-	code, header, problem, text := locked.as("Bearer "+r.of(t, "10000002"), "POST", "/v1/returns", `{"original_end_to_end_id": "`+id.String()+`", "amount_centavos": 40, "reason_code": "FR01"}`)
-	if code != 503 || problem.EndToEndID != "" || header.Get("Retry-After") == "" || !strings.Contains(problem.Detail, "nothing was") {
+	code, header, problem, text := locked.as("Bearer "+r.of(t, "10000002"), "POST", "/v1/returns",
+		`{"original_end_to_end_id": "`+id.String()+`", "amount_centavos": 40, "reason_code": "FR01"}`)
+	if code != 503 || problem.EndToEndID != "" || header.Get("Retry-After") == "" ||
+		!strings.Contains(problem.Detail, "nothing was") {
 		t.Errorf("%d %s", code, text)
 	}
 	locked.End(syscall.SIGKILL)

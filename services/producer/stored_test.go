@@ -52,7 +52,8 @@ func boundsOf(t *testing.T, kafka *kgo.Client) (bounds map[int32]stream.Bounds, 
 
 func TestWhatIsAcceptedIsStoredWhileLeadersMove(t *testing.T) {
 	t.Parallel()
-	b := kit.StartBroker(t, kfake.NumBrokers(3), kfake.ListenFn(net.Listen), kfake.SeedTopics(4, stream.TopicNames()...))
+	b := kit.StartBroker(t, kfake.NumBrokers(3), kfake.ListenFn(net.Listen),
+		kfake.SeedTopics(4, stream.TopicNames()...))
 	var cluster *kfake.Cluster
 	b.Control(func(c *kfake.Cluster) { cluster, b.Address = c, c.ListenAddrs()[0] })
 	p := startProgram(t, b, aLedger(t))
@@ -86,7 +87,8 @@ func TestWhatIsAcceptedIsStoredWhileLeadersMove(t *testing.T) {
 		mu.Lock()
 		goal := len(accepted) + 10
 		mu.Unlock()
-		if err := cluster.MoveTopicPartition(stream.Payments, round%4, (cluster.LeaderFor(stream.Payments, round%4)+1)%3); err != nil {
+		if err := cluster.MoveTopicPartition(stream.Payments, round%4,
+			(cluster.LeaderFor(stream.Payments, round%4)+1)%3); err != nil {
 			t.Fatal(err)
 		}
 		kit.Await(t, "payments to be accepted", func() (bool, string) {
@@ -158,7 +160,8 @@ func nothingIsAcceptedAfterTheLogHasShrunk(t *testing.T, l *ledgertest.Server, c
 			t.Errorf("accepted: %s", got.text)
 		}
 		problem := p.Problems()["log"]
-		return strings.Contains(problem, "acknowledged records are gone") && strings.Contains(problem, "ForeignLog"), problem
+		return strings.Contains(problem, "acknowledged records are gone") &&
+			strings.Contains(problem, "ForeignLog"), problem
 	})
 	write(t, client, []tb.Transfer{ledger.GivenUp(names.Log)})
 	p.AwaitNeed("log", false)

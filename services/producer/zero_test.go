@@ -34,7 +34,8 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 	everybody, _, client := startForActs(t)
 	other := newBank(t, everybody)
 	var accounts []tb.Account
-	for _, id := range []tb.Uint128{ledger.ReserveAccount(zeroBank), ledger.TransitAccount(zeroBank), ledger.AllowanceAccount(zeroBank, ledger.Day), ledger.AllowanceAccount(zeroBank, ledger.Night)} {
+	for _, id := range []tb.Uint128{ledger.ReserveAccount(zeroBank), ledger.TransitAccount(zeroBank),
+		ledger.AllowanceAccount(zeroBank, ledger.Day), ledger.AllowanceAccount(zeroBank, ledger.Night)} {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
 	if results, err := client.CreateAccounts(accounts); err != nil || len(results) > 0 {
@@ -46,7 +47,8 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	p.AwaitNeed("register", false)
 	p.awaitSettlements()
-	zero, third, bank := "Bearer "+r.of(t, string(zeroBank)), "Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
+	zero, third, bank := "Bearer "+r.of(t, string(zeroBank)), "Bearer "+r.of(t, "10000003"),
+		"Bearer "+r.of(t, keys.CentralBank)
 	do := func(as, path, body string) {
 		t.Helper()
 		kit.Await(t, "the act", func() (bool, string) {
@@ -104,7 +106,8 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 	}
 	var participant query.Participant
 	ask(zero, "/v1/participants/00000000", 200, &participant)
-	if participant.ISPB != "00000000" || participant.Reserve.PostedCentavos != 100_000 || participant.Transit.PostedCentavos != -100_000 || !participant.Books.Holds {
+	if participant.ISPB != "00000000" || participant.Reserve.PostedCentavos != 100_000 ||
+		participant.Transit.PostedCentavos != -100_000 || !participant.Books.Holds {
 		t.Errorf("it is %+v %+v", participant, participant.Books)
 	}
 	// It pays the other bank, which sees that.
@@ -112,14 +115,16 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 	paid := pix.Content{Payer: own[0], Payee: other, AmountCentavos: 100}
 	write(t, client, ledger.AppendPost(ledger.AppendReserve(nil, id, paid, 600), id, false))
 	foreign := pix.NewEndToEndID(other.ISPB, time.Now(), random)
-	write(t, client, ledger.AppendReserve(nil, foreign, pix.Content{Payer: other, Payee: other, AmountCentavos: 1}, 600))
+	write(t, client, ledger.AppendReserve(nil, foreign,
+		pix.Content{Payer: other, Payee: other, AmountCentavos: 1}, 600))
 	var lines query.Statement
 	ask(zero, accountPath(own[0])+"/statement", 200, &lines)
 	if len(lines.Lines) != 3 || lines.Lines[0].EndToEndID != id.String() { // the deposit, the hold and the post
 		t.Errorf("its statement is %+v", lines)
 	}
 	var state query.PaymentState
-	if ask(zero, "/v1/payments/"+id.String(), 200, &state); state.Status != query.Settled || state.Payer.ISPB != "00000000" {
+	if ask(zero, "/v1/payments/"+id.String(), 200, &state); state.Status != query.Settled ||
+		state.Payer.ISPB != "00000000" {
 		t.Errorf("its payment is %+v", state)
 	}
 	_, until := lastInstant(t, client, zeroBank)
@@ -127,7 +132,8 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 		code, _, _, text := p.as(zero, "GET", dayPath(zeroBank, pix.DayOf(until), until, "csv"), "")
 		return code == 200 && strings.Contains(text, id.String()) && strings.Contains(text, "central-bank"), text
 	})
-	deadLetter(t, b, "FF01", &pixv1.PaymentOrder{EndToEndId: pix.NewEndToEndID(other.ISPB, time.Now(), random).String(), AmountCentavos: 77})
+	deadLetter(t, b, "FF01",
+		&pixv1.PaymentOrder{EndToEndId: pix.NewEndToEndID(other.ISPB, time.Now(), random).String(), AmountCentavos: 77})
 	dead := pix.NewEndToEndID(zeroBank, time.Now(), random)
 	deadLetter(t, b, "LQ07", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 77})
 	kit.Await(t, "its dead letter", func() (bool, string) {
@@ -137,18 +143,21 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 	reports(t, b, 0, [2]string{"of-another", "10000003"}, [2]string{"its-own", "00000000"})
 	stream, end := context.WithCancel(t.Context())
 	defer end()
-	if e := next(t, events(p.send(stream, "GET", "/v1/settlements?participant=00000000&from=start", "", "Authorization", zero))); !strings.Contains(e.data, "its-own") {
+	if e := next(t, events(p.send(stream, "GET", "/v1/settlements?participant=00000000&from=start", "", "Authorization",
+		zero))); !strings.Contains(e.data, "its-own") {
 		t.Errorf("its first settlement is %s", e.data)
 	}
 	// Of others it gets nothing, and others nothing of it.
 	for _, path := range []string{
-		"/v1/participants/ISPB", "/v1/participants/ISPB/acts", "/v1/participants/ISPB/accounts", "/v1/participants/ISPB/statements/2026-01-02",
+		"/v1/participants/ISPB", "/v1/participants/ISPB/acts", "/v1/participants/ISPB/accounts",
+		"/v1/participants/ISPB/statements/2026-01-02",
 		"/v1/accounts/ISPB/0001/1", "/v1/accounts/ISPB/0001/1/statement", "/v1/settlements?participant=ISPB",
 	} {
 		ask(zero, strings.ReplaceAll(path, "ISPB", string(other.ISPB)), 403, nil)
 		ask(third, strings.ReplaceAll(path, "ISPB", "00000000"), 403, nil)
 	}
-	for _, path := range []string{"/v1/participants", "/v1/acts", "/v1/settlements?participant=all", "/v1/payments/" + foreign.String(), "/v1/payments/" + foreign.String() + "/events"} {
+	for _, path := range []string{"/v1/participants", "/v1/acts", "/v1/settlements?participant=all",
+		"/v1/payments/" + foreign.String(), "/v1/payments/" + foreign.String() + "/events"} {
 		ask(zero, path, 403, nil)
 	}
 	for _, path := range []string{"/v1/payments/" + id.String(), "/v1/payments/" + id.String() + "/events"} {
@@ -192,7 +201,8 @@ func TestWhatAQueryDidNotAskForIsNotTold(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
-	l, health, follows := queryLedger(t.Context(), t, foreignLedger{client, ledger.CustomerAccount(other), found[0]}, func(*query.Config) {})
+	l, health, follows := queryLedger(t.Context(), t, foreignLedger{client, ledger.CustomerAccount(other), found[0]},
+		func(*query.Config) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
 	following.Go(func() {
@@ -202,7 +212,8 @@ func TestWhatAQueryDidNotAskForIsNotTold(t *testing.T) {
 	})
 	t.Cleanup(func() { cancel(); following.Wait() })
 	request := httptest.NewRequest("GET", "/?cursor=2", nil)
-	for name, value := range map[string]string{"ispb": string(account.ISPB), "branch": account.Branch, "number": account.Number} {
+	for name, value := range map[string]string{"ispb": string(account.ISPB), "branch": account.Branch,
+		"number": account.Number} {
 		request.SetPathValue(name, value)
 	}
 	request = access.With(request, access.Caller{Holder: string(account.ISPB)})
@@ -222,7 +233,8 @@ func TestWhatAQueryDidNotAskForIsNotTold(t *testing.T) {
 	for name, ask := range tries {
 		told, problem := ask()
 		text, err := json.Marshal(told)
-		if err != nil || problem == nil || problem.Status != 500 || problem.Type != "urn:liquida:problem:broken-law" || strings.Contains(string(text), string(other.ISPB)) {
+		if err != nil || problem == nil || problem.Status != 500 || problem.Type != "urn:liquida:problem:broken-law" ||
+			strings.Contains(string(text), string(other.ISPB)) {
 			t.Errorf("%s: %+v %s %v", name, problem, text, err)
 		}
 	}

@@ -42,7 +42,8 @@ type hold struct {
 
 // newCutter goes on after a segment; the zero Manifest: from the ledger's begin.
 func newCutter(after archive.Manifest, rowsMax int) *cutter {
-	return &cutter{rowsMax: rowsMax, last: after, lastID: after.LastID, lastAt: after.LastAt, open: map[tb.Uint128]*hold{}}
+	return &cutter{rowsMax: rowsMax, last: after, lastID: after.LastID, lastAt: after.LastAt,
+		open: map[tb.Uint128]*hold{}}
 }
 
 // from is the time of the first transfer that it needs.
@@ -143,7 +144,8 @@ func (c *cutter) forget() {
 
 // begins reports whether a chain holds the money of a payment or a return.
 func begins(chain []tb.Transfer) bool {
-	return chain[0].TransferFlags().Pending && (chain[0].Code == ledger.CodeLeg1 || chain[0].Code == ledger.CodeReturnLeg1)
+	return chain[0].TransferFlags().Pending &&
+		(chain[0].Code == ledger.CodeLeg1 || chain[0].Code == ledger.CodeReturnLeg1)
 }
 
 // endedBy returns the hold that a chain ends.
@@ -206,7 +208,8 @@ func (c *cutter) row(chain []tb.Transfer, p archive.Payment) {
 func (c *cutter) segmentOf(chain []tb.Transfer) *archive.Segment {
 	if c.segment == nil {
 		// As large as the one before: growing would move half of the rows.
-		c.segment, c.since = &archive.Segment{PaymentRows: make([]archive.Payment, 0, c.last.Payments)}, chain[0].Timestamp
+		c.segment, c.since = &archive.Segment{PaymentRows: make([]archive.Payment, 0, c.last.Payments)},
+			chain[0].Timestamp
 	}
 	return c.segment
 }
@@ -247,7 +250,8 @@ func rowOf(held, end []tb.Transfer) (archive.Payment, error) {
 		err = errors.Join(same(hold, held), same(decided, end))
 	}
 	if err != nil {
-		return p, fmt.Errorf("the transfers of %s do not follow from its row, so the archive could not bring them back: %w", p.ID, err)
+		return p, fmt.Errorf("the transfers of %s do not follow from its row, so the archive could not bring them back: %w",
+			p.ID, err)
 	}
 	return p, nil
 }
@@ -265,7 +269,8 @@ func heldRow(held []tb.Transfer) (p archive.Payment, err error) {
 			_, content.Payee = ledger.UnpackAccount(held[i].CreditAccountID)
 		case ledger.CodeLeg4:
 			p.CapWindow, p.CapSeconds = ledger.Day.String(), int32(held[i].Timeout)
-			if _, of := ledger.UnpackAccount(held[i].DebitAccountID); held[i].DebitAccountID == ledger.AllowanceAccount(of.ISPB, ledger.Night) {
+			if _, of := ledger.UnpackAccount(held[i].DebitAccountID); held[i].DebitAccountID == ledger.AllowanceAccount(
+				of.ISPB, ledger.Night) {
 				p.CapWindow = ledger.Night.String()
 			}
 		}
@@ -294,7 +299,8 @@ func refusedRow(chain []tb.Transfer) (p archive.Payment, is bool) {
 	if len(chain) != 1 || t.Code != ledger.CodeReceipt || kind != ledger.Transit {
 		return p, false
 	}
-	p = archive.Payment{Kind: archive.KindPayment, Status: archive.Refused, Reason: pix.Reason(t.UserData32).String(), ContentHash: fmt.Sprintf("%016x", t.UserData64), PayerISPB: string(payer.ISPB), DecidedAt: int64(t.Timestamp)}
+	p = archive.Payment{Kind: archive.KindPayment, Status: archive.Refused, Reason: pix.Reason(t.UserData32).String(),
+		ContentHash: fmt.Sprintf("%016x", t.UserData64), PayerISPB: string(payer.ISPB), DecidedAt: int64(t.Timestamp)}
 	leg := t
 	leg.UserData64 = binary.BigEndian.Uint64([]byte(payer.ISPB))
 	id, err := ledger.EndToEndIDOf(leg)

@@ -30,7 +30,8 @@ type Archiver struct {
 
 // New opens an archive, and goes on where it ends. It is an error if the ledger is not the one of which the
 // archive is, or an older copy of it.
-func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, store archive.Store, rowsMax int) (*Archiver, error) {
+func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, store archive.Store,
+	rowsMax int) (*Archiver, error) {
 	a := &Archiver{client: client, eventsMax: eventsMax, store: store}
 	days, err := archive.DayEnds(store)
 	if err != nil {
@@ -48,8 +49,8 @@ func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, store ar
 	return a, a.endDays(ctx, days)
 }
 
-// endDays writes into the ledger how days end of which these are the last segments, unless it says so. If it says something
-// else, another archive was the first.
+// endDays writes into the ledger how days end of which these are the last segments, unless it says so. If it says
+// something else, another archive was the first.
 func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
 	for part := range slices.Chunk(last, a.eventsMax) {
 		ends := make([]tb.Transfer, len(part))
@@ -63,7 +64,9 @@ func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
 			ends[i] = ledger.Archived(day, chain)
 			ids[i] = ends[i].ID
 		}
-		if _, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) { return a.client.CreateTransfers(ends) }); err != nil {
+		if _, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) {
+			return a.client.CreateTransfers(ends)
+		}); err != nil {
 			return err
 		}
 		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return a.client.LookupTransfers(ids) })
@@ -84,7 +87,8 @@ func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
 	return nil
 }
 
-// identify returns which ledger the archive is of: the identity that its marker began. Later ones are of the same history.
+// identify returns which ledger the archive is of: the identity that its marker began. Later ones are of the same
+// history.
 func (a *Archiver) identify(ctx context.Context) (string, error) {
 	last, err := tb.HexStringToUint128(a.last.LastID)
 	if err != nil {
@@ -102,7 +106,9 @@ func (a *Archiver) identify(ctx context.Context) (string, error) {
 		return "", ErrNoLedger
 	case a.last.Name == "":
 		return is.String(), nil
-	case a.last.LastID == "", slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.ID == last && t.Timestamp == a.last.LastAt }):
+	case a.last.LastID == "", slices.ContainsFunc(found, func(t tb.Transfer) bool {
+		return t.ID == last && t.Timestamp == a.last.LastAt
+	}):
 		return a.last.Ledger, nil // also if it was rebuilt from this archive
 	}
 	return "", wrong("the archive in %v ends with the transfer %s of %v, and the ledger %v does not have it: this is another ledger, or an older copy; each ledger has a folder of its own",
@@ -126,9 +132,11 @@ type Progress struct {
 	Asked   time.Duration      // how long the ledger's answer took
 	Stored  []archive.Manifest // segments
 	Waiting int                // rows in no segment
-	Since   uint64             // the ledger's time of the first of these, or of what is read next; 0: all is in segments
-	Last    archive.Manifest   // the last segment
-	Ended   []archive.Manifest // the last segments of days whose end the ledger knows since the step before: archive.Merge takes them
+	// the ledger's time of the first of these, or of what is read next; 0: all is in segments
+	Since uint64
+	Last  archive.Manifest // the last segment
+	// the last segments of days whose end the ledger knows since the step before: archive.Merge takes them
+	Ended []archive.Manifest
 }
 
 // Step reads the next transfers, and stores the segments that have ended. All is false if the ledger may have more.
@@ -170,7 +178,8 @@ func (a *Archiver) keep(ctx context.Context, s *archive.Segment) error {
 	s.Ledger = a.identity
 	for from := s.From + 1; ; {
 		page, err := ledger.Ask(ctx, func() ([]tb.Account, error) {
-			return a.client.QueryAccounts(tb.QueryFilter{TimestampMin: from, TimestampMax: s.To, Limit: uint32(a.eventsMax)})
+			return a.client.QueryAccounts(
+				tb.QueryFilter{TimestampMin: from, TimestampMax: s.To, Limit: uint32(a.eventsMax)})
 		})
 		if err != nil {
 			return err
@@ -194,7 +203,8 @@ func (a *Archiver) keep(ctx context.Context, s *archive.Segment) error {
 		return err
 	}
 	if there != s.Manifest {
-		return wrong("the segment %s in %v has the chain %s, and that of this ledger is %s: two ledgers have one folder, or a file was changed; nothing was written", s.Name, a.store, there.Chain, s.Chain)
+		return wrong("the segment %s in %v has the chain %s, and that of this ledger is %s: two ledgers have one folder, or a file was changed; nothing was written",
+			s.Name, a.store, there.Chain, s.Chain)
 	}
 	before := a.last
 	a.last = s.Manifest

@@ -25,7 +25,8 @@ func written(chain, holds []tb.Transfer, at int64) []tb.Transfer {
 		t.Timestamp = uint64(at) + uint64(i)
 		for k := range holds {
 			if hold := &holds[k]; hold.ID == t.PendingID {
-				t.DebitAccountID, t.CreditAccountID, t.Ledger, t.Code, t.Amount = hold.DebitAccountID, hold.CreditAccountID, hold.Ledger, hold.Code, hold.Amount
+				t.DebitAccountID, t.CreditAccountID, t.Ledger, t.Code, t.Amount = hold.DebitAccountID,
+					hold.CreditAccountID, hold.Ledger, hold.Code, hold.Amount
 				t.UserData128, t.UserData64 = hold.UserData128, hold.UserData64
 				if t.UserData32 == 0 {
 					t.UserData32 = hold.UserData32
@@ -101,7 +102,8 @@ func TransfersOf(p *archive.Payment) (hold, end []tb.Transfer, err error) {
 	return hold, written(end, hold, p.DecidedAt), nil
 }
 
-func ofReturn(p *archive.Payment, id pix.ReturnID, content pix.Content, reason pix.Reason) (hold, end []tb.Transfer, err error) {
+func ofReturn(p *archive.Payment, id pix.ReturnID, content pix.Content,
+	reason pix.Reason) (hold, end []tb.Transfer, err error) {
 	if p.Status == archive.Expired { // its verdict would say which payment it gives back
 		return nil, nil, nil
 	}
@@ -115,7 +117,8 @@ func ofReturn(p *archive.Payment, id pix.ReturnID, content pix.Content, reason p
 	if p.Slot < 0 || p.Slot >= ledger.ReturnSlots {
 		return nil, nil, fmt.Errorf("slot is %d: it must be 0 to %d", p.Slot, ledger.ReturnSlots-1)
 	}
-	hold = written(ledger.AppendReturnReserve(nil, id, of, int(p.Slot), ledger.Backwards(content, content.AmountCentavos), uint32(p.HoldSeconds)), nil, p.HeldAt)
+	hold = written(ledger.AppendReturnReserve(nil, id, of, int(p.Slot),
+		ledger.Backwards(content, content.AmountCentavos), uint32(p.HoldSeconds)), nil, p.HeldAt)
 	if p.Status == archive.Settled {
 		end = ledger.AppendReturnPost(nil, id, of, int(p.Slot), content.SameBank())
 	} else {
@@ -126,10 +129,15 @@ func ofReturn(p *archive.Payment, id pix.ReturnID, content pix.Content, reason p
 
 // whats are the transfers that become records, by code, but for acts.
 var whats = map[uint16]string{
-	ledger.CodeLeg4: "allowance", ledger.CodeReceipt: "refused payment of an unknown sender", ledger.CodeFunding: "funding", ledger.CodeMarker: "marker",
-	ledger.CodeOrigin: "name of a log", ledger.CodeGivenUp: "a log given up", ledger.CodeReturn: "refused return", ledger.CodeReturned: "mark of returns",
-	ledger.CodeBurnt: "mark of a burnt slot", ledger.CodeIdentity: "identity", ledger.CodeRebuilt: "end of a rebuild", ledger.CodeConfirmed: "confirmation of acts",
-	ledger.CodeArchived: "end of an archived day", ledger.CodeTold: "begin or end of what was told", ledger.CodeAdjustment: "adjustment of an allowance",
+	ledger.CodeLeg4: "allowance", ledger.CodeReceipt: "refused payment of an unknown sender",
+	ledger.CodeFunding: "funding", ledger.CodeMarker: "marker",
+	ledger.CodeOrigin: "name of a log", ledger.CodeGivenUp: "a log given up", ledger.CodeReturn: "refused return",
+	ledger.CodeReturned: "mark of returns",
+	ledger.CodeBurnt:    "mark of a burnt slot", ledger.CodeIdentity: "identity",
+	ledger.CodeRebuilt:   "end of a rebuild",
+	ledger.CodeConfirmed: "confirmation of acts",
+	ledger.CodeArchived:  "end of an archived day", ledger.CodeTold: "begin or end of what was told",
+	ledger.CodeAdjustment: "adjustment of an allowance",
 }
 
 // recordOf returns the row of a transfer, or an error if this version does not know its kind.
@@ -140,13 +148,18 @@ func recordOf(t *tb.Transfer) (archive.Record, error) {
 	}
 	amount := t.Amount.BigInt()
 	if !known || !amount.IsInt64() {
-		return archive.Record{}, fmt.Errorf("the transfer %v of %v has code %d and amount %v: this archiver does not know such a kind; a newer version may", t.ID, archive.Time(int64(t.Timestamp)), t.Code, amount.String())
+		return archive.Record{},
+			fmt.Errorf("the transfer %v of %v has code %d and amount %v: this archiver does not know such a kind; a newer version may",
+				t.ID, archive.Time(int64(t.Timestamp)), t.Code, amount.String())
 	}
 	r := archive.Record{
 		What: what, Debit: ledger.AccountName(t.DebitAccountID), Credit: ledger.AccountName(t.CreditAccountID),
-		At: int64(t.Timestamp), ID: t.ID.String(), DebitID: t.DebitAccountID.String(), CreditID: t.CreditAccountID.String(), AmountCentavos: amount.Int64(),
-		PendingID: t.PendingID.String(), UserData128: t.UserData128.String(), UserData64: strconv.FormatUint(t.UserData64, 16), UserData32: int64(t.UserData32),
-		TimeoutSeconds: int64(t.Timeout), Ledger: int64(t.Ledger), Code: int32(t.Code), Flags: int32(unflagged(t.Flags)),
+		At: int64(t.Timestamp), ID: t.ID.String(), DebitID: t.DebitAccountID.String(),
+		CreditID: t.CreditAccountID.String(), AmountCentavos: amount.Int64(),
+		PendingID: t.PendingID.String(), UserData128: t.UserData128.String(),
+		UserData64: strconv.FormatUint(t.UserData64, 16), UserData32: int64(t.UserData32),
+		TimeoutSeconds: int64(t.Timeout), Ledger: int64(t.Ledger), Code: int32(t.Code),
+		Flags: int32(unflagged(t.Flags)),
 	}
 	if t.Code == ledger.CodeReceipt || t.Code == ledger.CodeReturn {
 		r.Reason = pix.Reason(t.UserData32).String()
@@ -156,7 +169,9 @@ func recordOf(t *tb.Transfer) (archive.Record, error) {
 
 // transferOf is the inverse of recordOf.
 func transferOf(r *archive.Record) (t tb.Transfer, err error) {
-	t = tb.Transfer{Amount: tb.ToUint128(uint64(r.AmountCentavos)), UserData32: uint32(r.UserData32), Timeout: uint32(r.TimeoutSeconds), Ledger: uint32(r.Ledger), Code: uint16(r.Code), Flags: uint16(r.Flags), Timestamp: uint64(r.At)}
+	t = tb.Transfer{Amount: tb.ToUint128(uint64(r.AmountCentavos)), UserData32: uint32(r.UserData32),
+		Timeout: uint32(r.TimeoutSeconds), Ledger: uint32(r.Ledger), Code: uint16(r.Code), Flags: uint16(r.Flags),
+		Timestamp: uint64(r.At)}
 	var wrong [6]error
 	t.ID, wrong[0] = tb.HexStringToUint128(r.ID)
 	t.DebitAccountID, wrong[1] = tb.HexStringToUint128(r.DebitID)
@@ -171,14 +186,16 @@ func accountOf(a *tb.Account) archive.Account {
 	flags := a.AccountFlags()
 	flags.Imported = false
 	return archive.Account{
-		Name: ledger.AccountName(a.ID), CreatedAt: int64(a.Timestamp), ID: a.ID.String(), UserData128: a.UserData128.String(), UserData64: strconv.FormatUint(a.UserData64, 16),
+		Name: ledger.AccountName(a.ID), CreatedAt: int64(a.Timestamp), ID: a.ID.String(),
+		UserData128: a.UserData128.String(), UserData64: strconv.FormatUint(a.UserData64, 16),
 		UserData32: int64(a.UserData32), Ledger: int64(a.Ledger), Code: int32(a.Code), Flags: int32(flags.ToUint16()),
 	}
 }
 
 // ledgerAccountOf is the inverse of accountOf.
 func ledgerAccountOf(r *archive.Account) (a tb.Account, err error) {
-	a = tb.Account{UserData32: uint32(r.UserData32), Ledger: uint32(r.Ledger), Code: uint16(r.Code), Flags: uint16(r.Flags), Timestamp: uint64(r.CreatedAt)}
+	a = tb.Account{UserData32: uint32(r.UserData32), Ledger: uint32(r.Ledger), Code: uint16(r.Code),
+		Flags: uint16(r.Flags), Timestamp: uint64(r.CreatedAt)}
 	var wrong [3]error
 	a.ID, wrong[0] = tb.HexStringToUint128(r.ID)
 	a.UserData128, wrong[1] = tb.HexStringToUint128(r.UserData128)

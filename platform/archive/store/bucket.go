@@ -20,8 +20,9 @@ import (
 	"github.com/liquida/liquida/platform/archive"
 )
 
-// Open returns the archive in a folder, or in a bucket: s3://bucket/prefix?region=R, and what else the library takes, such
-// as endpoint and use_path_style. Credentials come from the environment, as for other programs. ctx ends what is read.
+// Open returns the archive in a folder, or in a bucket: s3://bucket/prefix?region=R, and what else the library takes,
+// such as endpoint and use_path_style. Credentials come from the environment, as for other programs. ctx ends what is
+// read.
 func Open(ctx context.Context, place string) (archive.Store, error) {
 	if !strings.Contains(place, "://") {
 		return Folder(place), nil
@@ -43,16 +44,16 @@ func Open(ctx context.Context, place string) (archive.Store, error) {
 	return &bucket{ctx, in, place}, nil
 }
 
-// bucket is an archive in a bucket. It reads by itself what the library has as a file system, too: that one takes a request
-// that failed for a file that is not there.
+// bucket is an archive in a bucket. It reads by itself what the library has as a file system, too: that one takes a
+// request that failed for a file that is not there.
 type bucket struct {
 	ctx   context.Context // io/fs has none
 	in    *blob.Bucket
 	place string
 }
 
-// patience is how long a request may take, or a part of a file that is written: a bucket that says nothing must not stop the
-// archive silently.
+// patience is how long a request may take, or a part of a file that is written: a bucket that says nothing must not
+// stop the archive silently.
 const patience = time.Minute
 
 func (b *bucket) String() string { return b.place }
@@ -64,7 +65,8 @@ func (b *bucket) Put(ctx context.Context, name string, write func(io.Writer) err
 	late := time.AfterFunc(patience, func() { cancel(fmt.Errorf("%v has not taken %s for %v", b, name, patience)) })
 	late.Stop()
 	defer late.Stop()
-	object, err := b.in.NewWriter(ctx, name, &blob.WriterOptions{IfNotExist: true, ContentType: "application/octet-stream", MaxConcurrency: 2})
+	object, err := b.in.NewWriter(ctx, name,
+		&blob.WriterOptions{IfNotExist: true, ContentType: "application/octet-stream", MaxConcurrency: 2})
 	if err != nil {
 		return false, err
 	}

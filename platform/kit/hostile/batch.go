@@ -34,8 +34,9 @@ func New(timestampMs int64, values ...[]byte) *Batch {
 	}
 	n := int32(len(values)) //nolint:gosec // few
 	return &Batch{RecordBatch: kmsg.RecordBatch{
-		PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: n - 1, FirstTimestamp: timestampMs, MaxTimestamp: timestampMs,
-		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: n, Records: records,
+		PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: n - 1, FirstTimestamp: timestampMs,
+		MaxTimestamp: timestampMs,
+		ProducerID:   -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: n, Records: records,
 	}}
 }
 
@@ -127,7 +128,8 @@ func (b *Batch) Encode() []byte {
 }
 
 // Produce sends an encoded batch as it is. It returns the offset of its first record.
-func Produce(ctx context.Context, client *kgo.Client, topic string, partition int32, raw []byte) (offset int64, err error) {
+func Produce(ctx context.Context, client *kgo.Client, topic string, partition int32,
+	raw []byte) (offset int64, err error) {
 	asked := kmsg.NewPtrMetadataRequest() // kadm's answer may be some seconds old, and leaders move
 	asked.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
 	metadata, err := asked.RequestWith(ctx, client)
@@ -196,7 +198,8 @@ func (p *Planted) Problem(letters int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if letters < p.taken || letters > p.taken+p.unsure {
-		return fmt.Sprintf("%d dead letters of unreadable batches, but %d were written, and perhaps %d more", letters, p.taken, p.unsure)
+		return fmt.Sprintf("%d dead letters of unreadable batches, but %d were written, and perhaps %d more", letters,
+			p.taken, p.unsure)
 	}
 	return ""
 }

@@ -14,7 +14,8 @@ func TestPlantedCountsWhatTheBrokerMayHaveTaken(t *testing.T) {
 	for _, err := range []error{
 		nil, nil,
 		kerr.CorruptMessage, fmt.Errorf("refused: %w", kerr.NotEnoughReplicas),
-		kerr.RequestTimedOut, fmt.Errorf("appended: %w", kerr.NotEnoughReplicasAfterAppend), errors.New("no connection"),
+		kerr.RequestTimedOut, fmt.Errorf("appended: %w", kerr.NotEnoughReplicasAfterAppend),
+		errors.New("no connection"),
 	} {
 		planted.Add(err)
 	}

@@ -72,8 +72,8 @@ type keeper struct {
 	told  map[string]bool    // days that were among them
 }
 
-// Run archives until ctx ends. What is killed at any moment goes on where the archive ends. It returns an error if it must
-// not go on: the ledger is not the archive's, or has what this version cannot bring back. A full disk and an
+// Run archives until ctx ends. What is killed at any moment goes on where the archive ends. It returns an error if it
+// must not go on: the ledger is not the archive's, or has what this version cannot bring back. A full disk and an
 // absent ledger are waited for.
 func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.Client) error {
 	in, err := store.Open(ctx, config.Folder)
@@ -90,12 +90,22 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	metrics := promauto.With(t.Registry)
 	k := &keeper{
 		config: config, on: on, client: client, store: in, t: t, told: map[string]bool{},
-		segments: metrics.NewCounter(prometheus.CounterOpts{Name: "pix_archive_segments_total", Help: "Segments that this archiver has stored."}),
-		rows:     metrics.NewCounter(prometheus.CounterOpts{Name: "pix_archive_rows_total", Help: "Rows in the segments that this archiver has stored."}),
-		end:      metrics.NewGauge(prometheus.GaugeOpts{Name: "pix_archive_end_seconds", Help: "Where the archive ends, by the ledger's clock, in Unix seconds. 0: it has no segment."}),
-		open:     metrics.NewGauge(prometheus.GaugeOpts{Name: "pix_archive_rows_waiting", Help: "Rows in memory, of the segment that has not ended."}),
+		segments: metrics.NewCounter(
+			prometheus.CounterOpts{Name: "pix_archive_segments_total",
+				Help: "Segments that this archiver has stored."}),
+		rows: metrics.NewCounter(
+			prometheus.CounterOpts{Name: "pix_archive_rows_total",
+				Help: "Rows in the segments that this archiver has stored."}),
+		end: metrics.NewGauge(
+			prometheus.GaugeOpts{Name: "pix_archive_end_seconds",
+				Help: "Where the archive ends, by the ledger's clock, in Unix seconds. 0: it has no segment."}),
+		open: metrics.NewGauge(
+			prometheus.GaugeOpts{Name: "pix_archive_rows_waiting",
+				Help: "Rows in memory, of the segment that has not ended."}),
 	}
-	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_archive_lag_seconds", Help: "Age of the oldest thing in the ledger that is in no segment yet, as far as it is known: what a loss of the ledger would leave to the topics alone. It grows while nothing can be archived."}, k.lag)
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_archive_lag_seconds",
+		Help: "Age of the oldest thing in the ledger that is in no segment yet, as far as it is known: what a loss of the ledger would leave to the topics alone. It grows while nothing can be archived."},
+		k.lag)
 	t.Log.Info("started", zap.Stringer("archive", k.store))
 	var merging sync.WaitGroup
 	defer merging.Wait()
@@ -104,7 +114,8 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	merging.Go(func() { k.mergeDays(ctx) })
 	for {
 		err := k.follow(ctx)
-		k.since.CompareAndSwap(0, uint64(on.Now().UnixNano())) // what comes from now on waits, whether it was read or not
+		// what comes from now on waits, whether it was read or not
+		k.since.CompareAndSwap(0, uint64(on.Now().UnixNano()))
 		if ctx.Err() != nil {
 			t.Log.Info("stopped", zap.NamedError("because_of", context.Cause(ctx)))
 			return nil
@@ -135,7 +146,9 @@ func (k *keeper) follow(ctx context.Context) error {
 	k.t.Health.Report(ledgerNeed, nil)
 	k.t.Health.Report(archiveNeed, nil)
 	for {
-		late := time.AfterFunc(stuckAfter, func() { k.t.Health.Report(ledgerNeed, fmt.Errorf("no answer for %v", stuckAfter)) })
+		late := time.AfterFunc(stuckAfter, func() {
+			k.t.Health.Report(ledgerNeed, fmt.Errorf("no answer for %v", stuckAfter))
+		})
 		began := time.Now()
 		p, all, err := a.Step(ctx)
 		took := time.Since(began)
@@ -162,7 +175,8 @@ func (k *keeper) tell(p past.Progress) {
 	for _, m := range p.Stored {
 		k.segments.Inc()
 		k.rows.Add(float64(m.Payments + m.Records + m.Accounts))
-		k.t.Log.Info("stored a segment", zap.String("segment", m.Name), zap.Int("payments", m.Payments), zap.Int("records", m.Records), zap.Int("accounts", m.Accounts), zap.String("chain", m.Chain))
+		k.t.Log.Info("stored a segment", zap.String("segment", m.Name), zap.Int("payments", m.Payments),
+			zap.Int("records", m.Records), zap.Int("accounts", m.Accounts), zap.String("chain", m.Chain))
 	}
 	k.lock.Lock()
 	for _, end := range p.Ended { // all of them each time that the archive is opened

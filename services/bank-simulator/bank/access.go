@@ -35,8 +35,11 @@ func (c AccessConfig) restrict(handler http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") || !known.Known(strings.TrimSpace(key)) { // no response repeats a key
-			(&web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Status: http.StatusUnauthorized, Field: "Authorization", Rule: "Bearer KEY",
-				Detail: "no key, or none of " + keys.CentralBank + ", who alone sees and changes how banks behave: nothing was done", Challenge: `Bearer realm="liquida"`}).Write(w)
+			(&web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Status: http.StatusUnauthorized,
+				Field: "Authorization", Rule: "Bearer KEY",
+				Detail: "no key, or none of " + keys.CentralBank +
+					", who alone sees and changes how banks behave: nothing was done",
+				Challenge: `Bearer realm="liquida"`}).Write(w)
 			return
 		}
 		handler.ServeHTTP(w, r)

@@ -8,7 +8,8 @@ import (
 )
 
 func TestAFileOfKeysThatIsMissingIsNamed(t *testing.T) {
-	if _, err := (AccessConfig{filepath.Join(t.TempDir(), "none")}).restrict(http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "HTTP_KEYS_FILE") {
+	if _, err := (AccessConfig{filepath.Join(t.TempDir(), "none")}).restrict(http.NotFoundHandler()); err == nil ||
+		!strings.Contains(err.Error(), "HTTP_KEYS_FILE") {
 		t.Error(err)
 	}
 }

@@ -143,7 +143,8 @@ func (a *accounts) readBank(ctx context.Context, ispb string) error {
 		if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == http.StatusUnauthorized {
 			if !b.refused {
 				b.refused = true
-				a.t.Log.Warn("a bank's key is not in use: the states of its accounts stay as they were read", zap.String("ispb", ispb), zap.Error(err))
+				a.t.Log.Warn("a bank's key is not in use: the states of its accounts stay as they were read",
+					zap.String("ispb", ispb), zap.Error(err))
 			}
 			return nil
 		}

@@ -124,8 +124,11 @@ type bank struct {
 }
 
 // start joins the group and responds from then on. It does not wait for a broker.
-func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, accounts *accounts, metrics *metrics, t *telemetry.Telemetry) (*bank, error) {
-	b := &bank{config: config, catalog: catalog, accounts: accounts, delayed: newSchedule(on.Now), now: on.Now, t: t, metrics: metrics, renewed: make(chan struct{}, 1), partitions: map[int32]*partition{}, rarely: t.Rarely(10 * time.Second)}
+func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, accounts *accounts,
+	metrics *metrics, t *telemetry.Telemetry) (*bank, error) {
+	b := &bank{config: config, catalog: catalog, accounts: accounts, delayed: newSchedule(on.Now), now: on.Now, t: t,
+		metrics: metrics, renewed: make(chan struct{}, 1), partitions: map[int32]*partition{},
+		rarely: t.Rarely(10 * time.Second)}
 	var err error
 	if b.crash, err = parseCrash(config.CrashAt, on.Die); err != nil {
 		return nil, err
@@ -209,7 +212,8 @@ func (b *bank) fetch() {
 		fetches := b.client.PollRecords(b.fetching, min(room, pollRecordsMax))
 		if b.fetching.Err() == nil {
 			fetches.EachError(func(topic string, partition int32, err error) {
-				b.rarely.Warn("cannot fetch", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+				b.rarely.Warn("cannot fetch", zap.String("topic", topic), zap.Int32("partition", partition),
+					zap.Error(err))
 			})
 		}
 		b.take(fetches)
@@ -247,7 +251,8 @@ func (b *bank) secrets() keys.Seals {
 	}
 	seals, err := b.seals.Now()
 	if err != nil {
-		b.t.Log.Error("the file of secrets has changed and cannot be read: the banks go on with those of before", zap.Error(err))
+		b.t.Log.Error("the file of secrets has changed and cannot be read: the banks go on with those of before",
+			zap.Error(err))
 	}
 	return seals
 }

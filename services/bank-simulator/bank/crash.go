@@ -11,5 +11,6 @@ const (
 )
 
 func parseCrash(value string, die func()) (*crash.Crash, error) {
-	return crash.Parse("SIMULATOR_CRASH_AT", value, []crash.Point{afterFetch, afterResponseProduced, afterResponseAcknowledged, afterCommit}, die)
+	return crash.Parse("SIMULATOR_CRASH_AT", value,
+		[]crash.Point{afterFetch, afterResponseProduced, afterResponseAcknowledged, afterCommit}, die)
 }

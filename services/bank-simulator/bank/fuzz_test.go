@@ -11,8 +11,10 @@ import (
 // A request gets a response that names the same payment, or an error.
 func FuzzRequest(f *testing.F) {
 	for _, message := range []*pixv1.AuthorizationRequest{
-		{EndToEndId: "E1000000120261121120000000000001", Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "1"}, AmountCentavos: 1, ReplyPartition: 3},
-		{EndToEndId: "D1000000220261121120000000000001", Payee: &pixv1.Account{Ispb: "1000000\xff"}, ReplyPartition: -1},
+		{EndToEndId: "E1000000120261121120000000000001",
+			Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "1"}, AmountCentavos: 1, ReplyPartition: 3},
+		{EndToEndId: "D1000000220261121120000000000001", Payee: &pixv1.Account{Ispb: "1000000\xff"},
+			ReplyPartition: -1},
 		{EndToEndId: "E1000000120261121120000000000001"},
 	} {
 		value, err := message.MarshalVT()
@@ -36,8 +38,10 @@ func FuzzRequest(f *testing.F) {
 			if err := answer.UnmarshalVT(a.record.Value); err != nil {
 				t.Fatal(err)
 			}
-			if answer.EndToEndId != request.EndToEndId || string(a.record.Key) != request.EndToEndId || answer.Ispb != request.Payee.Ispb ||
-				answer.ReasonCode != decided.RejectCode || a.record.Partition != request.ReplyPartition || a.record.Partition < 0 {
+			if answer.EndToEndId != request.EndToEndId || string(a.record.Key) != request.EndToEndId ||
+				answer.Ispb != request.Payee.Ispb ||
+				answer.ReasonCode != decided.RejectCode || a.record.Partition != request.ReplyPartition ||
+				a.record.Partition < 0 {
 				t.Fatalf("the response to %+v is %+v", request, &answer)
 			}
 		}

@@ -39,7 +39,8 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, running *atomic.P
 		return 0
 	})
 	register.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pix_simulator_unanswered_requests", Help: "Responses that Kafka has not acknowledged yet; at the limit no requests are fetched.",
+		Name: "pix_simulator_unanswered_requests",
+		Help: "Responses that Kafka has not acknowledged yet; at the limit no requests are fetched.",
 	}, func() float64 {
 		b := running.Load()
 		if b == nil {
@@ -52,13 +53,16 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, running *atomic.P
 	return &metrics{
 		series: map[label]prometheus.Counter{}, seriesMax: seriesMax,
 		responses: register.NewCounterVec(prometheus.CounterOpts{
-			Name: "pix_simulator_answers_total", Help: "Responses that Kafka has acknowledged, by the PSP that responds, status (ACSP or RJCT) and reason code.",
+			Name: "pix_simulator_answers_total",
+			Help: "Responses that Kafka has acknowledged, by the PSP that responds, status (ACSP or RJCT) and reason code.",
 		}, []string{"ispb", "status", "reason"}),
-		silent:    counter("pix_simulator_silent_total", "Requests to which the bank stays silent."),
-		foreign:   counter("pix_simulator_foreign_requests_total", "Requests to banks whose secret is not in ANSWER_KEYS_FILE. They are skipped: such a bank answers by itself."),
-		invalid:   counter("pix_simulator_invalid_requests_total", "Requests that cannot be read. They are skipped."),
-		refused:   counter("pix_simulator_refused_answers_total", "Responses that Kafka refused, once for each try."),
-		abandoned: counter("pix_simulator_abandoned_answers_total", "Responses given up after Kafka refused them for a minute."),
+		silent: counter("pix_simulator_silent_total", "Requests to which the bank stays silent."),
+		foreign: counter("pix_simulator_foreign_requests_total",
+			"Requests to banks whose secret is not in ANSWER_KEYS_FILE. They are skipped: such a bank answers by itself."),
+		invalid: counter("pix_simulator_invalid_requests_total", "Requests that cannot be read. They are skipped."),
+		refused: counter("pix_simulator_refused_answers_total", "Responses that Kafka refused, once for each try."),
+		abandoned: counter("pix_simulator_abandoned_answers_total",
+			"Responses given up after Kafka refused them for a minute."),
 	}
 }
 

@@ -19,34 +19,38 @@ func profilesAPI(catalog *decision.Catalog, log *zap.Logger) http.Handler {
 		web.WriteJSON(w, http.StatusOK, catalog.Profiles())
 	})
 	for _, path := range []string{"/v1/profiles/{bank}", "/v1/profiles/{bank}/{branch}"} {
-		mux.HandleFunc("GET "+path, named(func(w http.ResponseWriter, _ *http.Request, whose decision.Whose) *web.Problem {
-			profile, ok := catalog.Profiles()[whose]
-			if !ok {
-				return &web.Problem{Type: web.Kind("no-profile"), Title: "No profile", Status: http.StatusNotFound,
-					Detail: whose.String() + " has no profile of its own: a more general one applies, see GET /v1/profiles"}
-			}
-			web.WriteJSON(w, http.StatusOK, profile)
-			return nil
-		}))
-		mux.HandleFunc("PUT "+path, named(func(w http.ResponseWriter, r *http.Request, whose decision.Whose) *web.Problem {
-			var draft decision.Draft
-			if problem := web.ReadJSON(r.Body, &draft); problem != nil {
-				return problem
-			}
-			profile, err := catalog.Put(whose, draft)
-			if err != nil {
-				return refusal(err)
-			}
-			log.Info("profile changed", zap.Stringer("whose", whose), zap.Any("profile", profile))
-			web.WriteJSON(w, http.StatusOK, profile)
-			return nil
-		}))
-		mux.HandleFunc("DELETE "+path, named(func(w http.ResponseWriter, _ *http.Request, whose decision.Whose) *web.Problem {
-			catalog.Reset(whose)
-			log.Info("profile reset to the initial one, if any", zap.Stringer("whose", whose))
-			w.WriteHeader(http.StatusNoContent)
-			return nil
-		}))
+		mux.HandleFunc("GET "+path,
+			named(func(w http.ResponseWriter, _ *http.Request, whose decision.Whose) *web.Problem {
+				profile, ok := catalog.Profiles()[whose]
+				if !ok {
+					return &web.Problem{Type: web.Kind("no-profile"), Title: "No profile", Status: http.StatusNotFound,
+						Detail: whose.String() +
+							" has no profile of its own: a more general one applies, see GET /v1/profiles"}
+				}
+				web.WriteJSON(w, http.StatusOK, profile)
+				return nil
+			}))
+		mux.HandleFunc("PUT "+path,
+			named(func(w http.ResponseWriter, r *http.Request, whose decision.Whose) *web.Problem {
+				var draft decision.Draft
+				if problem := web.ReadJSON(r.Body, &draft); problem != nil {
+					return problem
+				}
+				profile, err := catalog.Put(whose, draft)
+				if err != nil {
+					return refusal(err)
+				}
+				log.Info("profile changed", zap.Stringer("whose", whose), zap.Any("profile", profile))
+				web.WriteJSON(w, http.StatusOK, profile)
+				return nil
+			}))
+		mux.HandleFunc("DELETE "+path,
+			named(func(w http.ResponseWriter, _ *http.Request, whose decision.Whose) *web.Problem {
+				catalog.Reset(whose)
+				log.Info("profile reset to the initial one, if any", zap.Stringer("whose", whose))
+				w.WriteHeader(http.StatusNoContent)
+				return nil
+			}))
 	}
 	return mux
 }
@@ -73,9 +77,11 @@ func refusal(err error) *web.Problem {
 		return nil
 	}
 	if full := new(decision.Full); errors.As(err, &full) {
-		return &web.Problem{Type: web.Kind("too-many-profiles"), Title: "Too many profiles", Status: http.StatusConflict, Detail: err.Error()}
+		return &web.Problem{Type: web.Kind("too-many-profiles"), Title: "Too many profiles",
+			Status: http.StatusConflict, Detail: err.Error()}
 	}
-	problem := &web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Status: http.StatusUnprocessableEntity, Detail: err.Error()}
+	problem := &web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value",
+		Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	if invalid := new(decision.Invalid); errors.As(err, &invalid) {
 		problem.Field, problem.Value = invalid.Field, invalid.Value
 	}

@@ -59,11 +59,13 @@ func newResponse(request *pixv1.AuthorizationRequest, decided decision.Decision,
 	key, value := keyed[:len(request.EndToEndId):len(request.EndToEndId)], keyed[len(request.EndToEndId):]
 	copy(key, request.EndToEndId)
 	if _, err := message.MarshalToSizedBufferVT(value); err != nil {
-		panic(fmt.Sprintf("cannot encode a response to %s: %v", request.EndToEndId, err)) // impossible: the buffer has SizeVT bytes
+		// impossible: the buffer has SizeVT bytes
+		panic(fmt.Sprintf("cannot encode a response to %s: %v", request.EndToEndId, err))
 	}
 	r := &response{
-		label:  label{ispb: strings.Clone(request.Payee.Ispb), reason: decided.RejectCode},
-		record: kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition, Key: key, Value: value},
+		label: label{ispb: strings.Clone(request.Payee.Ispb), reason: decided.RejectCode},
+		record: kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition, Key: key,
+			Value: value},
 	}
 	if seal := seals.Seal(pix.ISPB(request.Payee.Ispb), value); seal != nil {
 		r.record.Headers = []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}

@@ -99,7 +99,8 @@ func NewCatalog(initial string, lateDelay time.Duration, profilesMax int) (*Cata
 		profiles[whose] = &profile
 	}
 	if len(profiles) > profilesMax {
-		return nil, fmt.Errorf("it makes %d profiles with those of the sandbox: at most %d are allowed", len(profiles), profilesMax)
+		return nil, fmt.Errorf("it makes %d profiles with those of the sandbox: at most %d are allowed", len(profiles),
+			profilesMax)
 	}
 	c := &Catalog{lateDelay: lateDelay, profilesMax: profilesMax, initial: profiles}
 	c.current.Store(&profiles)

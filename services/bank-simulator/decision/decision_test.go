@@ -96,7 +96,8 @@ func TestOverManyPaymentsTheSharesAndTheDelayHold(t *testing.T) {
 			}
 			if d.Delay != lateDelay {
 				delays += d.Delay
-				if d.Delay < time.Duration(profile.Delay.MinMs)*time.Millisecond || d.Delay > time.Duration(profile.Delay.MaxMs)*time.Millisecond {
+				if d.Delay < time.Duration(profile.Delay.MinMs)*time.Millisecond ||
+					d.Delay > time.Duration(profile.Delay.MaxMs)*time.Millisecond {
 					t.Fatalf("delay %v is outside %+v", d.Delay, profile.Delay)
 				}
 			}
@@ -127,7 +128,9 @@ func TestOverManyPaymentsTheSharesAndTheDelayHold(t *testing.T) {
 }
 
 func TestTheNearestProfileApplies(t *testing.T) {
-	catalog, err := decision.NewCatalog(`{"10000002": {"silent_share": 1}, "10000002/9003": {"accept_share": 0, "reject_codes": ["AC04"]}}`, lateDelay, 100)
+	catalog, err := decision.NewCatalog(
+		`{"10000002": {"silent_share": 1}, "10000002/9003": {"accept_share": 0, "reject_codes": ["AC04"]}}`,
+		lateDelay, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +209,8 @@ func TestBadProfilesAreRefusedWithTheFieldAndTheValue(t *testing.T) {
 		}
 		_, err := draft.Profile(lateDelay)
 		invalid := new(decision.Invalid)
-		if !errors.As(err, &invalid) || invalid.Field != c.field || !strings.HasPrefix(fmt.Sprint(invalid.Value), c.value) {
+		if !errors.As(err, &invalid) || invalid.Field != c.field ||
+			!strings.HasPrefix(fmt.Sprint(invalid.Value), c.value) {
 			t.Errorf("%s: %v, want field %s with value %s", c.draft, err, c.field, c.value)
 		}
 	}

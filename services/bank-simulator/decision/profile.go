@@ -90,10 +90,13 @@ func (d Draft) Profile(lateDelay time.Duration) (Profile, error) {
 		p.AcceptShare = *d.AcceptShare
 	}
 	if !(p.AcceptShare >= 0 && p.AcceptShare <= rest+shareSlack) {
-		return p, &Invalid{"accept_share", p.AcceptShare, fmt.Sprintf("it must be from 0 to what late_share %v and silent_share %v leave of 1", p.LateShare, p.SilentShare)}
+		return p, &Invalid{"accept_share", p.AcceptShare,
+			fmt.Sprintf("it must be from 0 to what late_share %v and silent_share %v leave of 1", p.LateShare,
+				p.SilentShare)}
 	}
 	if len(p.RejectCodes) > RejectCodesMax {
-		return p, &Invalid{"reject_codes", len(p.RejectCodes), fmt.Sprintf("entries; at most %d are allowed", RejectCodesMax)}
+		return p, &Invalid{"reject_codes", len(p.RejectCodes),
+			fmt.Sprintf("entries; at most %d are allowed", RejectCodesMax)}
 	}
 	for _, code := range p.RejectCodes {
 		if _, err := pix.ParseReason(code); err != nil {
@@ -101,7 +104,8 @@ func (d Draft) Profile(lateDelay time.Duration) (Profile, error) {
 		}
 	}
 	if len(p.RejectCodes) == 0 && rest-p.AcceptShare > shareSlack {
-		return p, &Invalid{"reject_codes", "empty", fmt.Sprintf("the shares leave %.6g to be rejected, so it needs at least one code", rest-p.AcceptShare)}
+		return p, &Invalid{"reject_codes", "empty",
+			fmt.Sprintf("the shares leave %.6g to be rejected, so it needs at least one code", rest-p.AcceptShare)}
 	}
 	if d.LateDelayMs != nil {
 		p.LateDelayMs = *d.LateDelayMs
@@ -117,7 +121,8 @@ func (d Draft) Profile(lateDelay time.Duration) (Profile, error) {
 	for _, delay := range []struct {
 		field       string
 		value, from int64
-	}{{"late_delay_ms", p.LateDelayMs, 0}, {"delay.min_ms", p.Delay.MinMs, 0}, {"delay.mean_ms", p.Delay.MeanMs, p.Delay.MinMs}, {"delay.max_ms", p.Delay.MaxMs, p.Delay.MeanMs}} {
+	}{{"late_delay_ms", p.LateDelayMs, 0}, {"delay.min_ms", p.Delay.MinMs, 0},
+		{"delay.mean_ms", p.Delay.MeanMs, p.Delay.MinMs}, {"delay.max_ms", p.Delay.MaxMs, p.Delay.MeanMs}} {
 		if delay.value < delay.from || delay.value > longest {
 			return p, &Invalid{delay.field, delay.value, fmt.Sprintf("it must be from %d to %d", delay.from, longest)}
 		}

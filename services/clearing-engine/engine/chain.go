@@ -21,7 +21,8 @@ const (
 	chainPurposes
 )
 
-var chainNames = [chainPurposes]string{chainReserve: "reserve", chainPost: "post", chainVoid: "void", chainReceipt: "receipt", chainCapRelease: "cap release"}
+var chainNames = [chainPurposes]string{chainReserve: "reserve", chainPost: "post", chainVoid: "void",
+	chainReceipt: "receipt", chainCapRelease: "cap release"}
 
 // checkChain checks a chain of an order before it is written. outcome is what the order
 // ends with if the chain decides it.
@@ -46,7 +47,8 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 	case chainReserve:
 		checkLegs(purpose, legs, tb.TransferFlags{Pending: true})
 		for i := range legs {
-			if legs[i].Amount != legs[0].Amount || legs[i].Timeout == 0 || legs[i].Code != ledger.CodeLeg4 && legs[i].Timeout != legs[0].Timeout {
+			if legs[i].Amount != legs[0].Amount || legs[i].Timeout == 0 || legs[i].Code != ledger.CodeLeg4 &&
+				legs[i].Timeout != legs[0].Timeout {
 				broken("the legs of a hold have one amount and one timeout: %+v", chain)
 			}
 			if legs[i].Code == ledger.CodeLeg4 && legs[i].Timeout <= legs[0].Timeout {
@@ -58,7 +60,8 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 		if legs[0].Code == ledger.CodeReturn {
 			legs = legs[1:] // the verdict of a return stands before its legs
 		}
-		checkLegs(purpose, legs, tb.TransferFlags{PostPendingTransfer: purpose == chainPost, VoidPendingTransfer: purpose == chainVoid})
+		checkLegs(purpose, legs,
+			tb.TransferFlags{PostPendingTransfer: purpose == chainPost, VoidPendingTransfer: purpose == chainVoid})
 		for i := range legs {
 			if legs[i].UserData32 != legs[0].UserData32 {
 				broken("the legs of phase 2 have one reason: %+v", chain)
@@ -74,7 +77,8 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 			broken("a receipt is one transfer of zero: %+v", chain)
 		}
 	}
-	if verdict := verdictIn(purpose, chain); verdict != outcome || verdict.Settled == (verdict.Reason != pix.ReasonNone) {
+	if verdict := verdictIn(purpose, chain); verdict != outcome ||
+		verdict.Settled == (verdict.Reason != pix.ReasonNone) {
 		broken("a verdict is the order's outcome: %s %+v for %+v", chainNames[purpose], chain, outcome)
 	}
 }

@@ -56,7 +56,8 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.effects.lookUpAccounts(p, f, p.ids)
 	case payment.Report:
 		if !f.decided || f.verdict != f.payment.Outcome {
-			broken("a report is the verdict in the ledger: order %s, report %+v, verdict %+v (%t)", order.ID, f.payment.Outcome, f.verdict, f.decided)
+			broken("a report is the verdict in the ledger: order %s, report %+v, verdict %+v (%t)", order.ID,
+				f.payment.Outcome, f.verdict, f.decided)
 		}
 		f.hopAt = now
 		p.effects.produce(p.encoder.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
@@ -72,7 +73,9 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 			p.leave(f)
 			return
 		}
-		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() { p.inbox.put(event{kind: reported, flight: f}) })
+		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() {
+			p.inbox.put(event{kind: reported, flight: f})
+		})
 	case payment.Halt:
 		p.effects.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
 	}
@@ -80,7 +83,9 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 
 // ask asks the receiving bank.
 func (p *partition) ask(f *flight) {
-	p.effects.produce(p.encoder.authorizationRequest(f, p.engine.deadlineOf(f)), func() { p.engine.crash.Pass(afterRequestProduced) })
+	p.effects.produce(p.encoder.authorizationRequest(f, p.engine.deadlineOf(f)), func() {
+		p.engine.crash.Pass(afterRequestProduced)
+	})
 }
 
 // capBeyondHoldSeconds is how much longer than its hold a leg 4 lasts at least.
@@ -94,7 +99,8 @@ func (p *partition) hold(f *flight, now time.Time) []tb.Transfer {
 	state, _ := p.engine.register.Current()
 	limit := f.kind.outflow(state, order, window)
 	if f.capped = limit.Centavos > 0; f.capped {
-		chain = ledger.AppendCap(chain, order.ID, order.Content, window, max(limit.WindowSeconds, p.engine.pendingTimeoutSeconds+capBeyondHoldSeconds))
+		chain = ledger.AppendCap(chain, order.ID, order.Content, window,
+			max(limit.WindowSeconds, p.engine.pendingTimeoutSeconds+capBeyondHoldSeconds))
 	}
 	return chain
 }
@@ -102,7 +108,8 @@ func (p *partition) hold(f *flight, now time.Time) []tb.Transfer {
 func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) {
 	p.chain = chain // keep what append grew
 	if f.writing != chainNone {
-		broken("an order has one chain under way, so no verdict precedes the result of phase 1: order %s, %s during %s", f.payment.Order.ID, chainNames[purpose], chainNames[f.writing])
+		broken("an order has one chain under way, so no verdict precedes the result of phase 1: order %s, %s during %s",
+			f.payment.Order.ID, chainNames[purpose], chainNames[f.writing])
 	}
 	checkChain(purpose, chain, f.payment.Outcome)
 	f.writing = purpose
@@ -111,7 +118,8 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 	}
 	rules := uint64(0) // what was held, or refused for another reason, ends whatever they are now
 	reason := f.payment.Outcome.Reason
-	if purpose == chainReserve || purpose == chainReceipt && (reason == pix.ReasonInactivePSP || reason == pix.ReasonAboveCap) {
+	if purpose == chainReserve || purpose == chainReceipt &&
+		(reason == pix.ReasonInactivePSP || reason == pix.ReasonAboveCap) {
 		rules = f.rules
 	}
 	p.effects.write(p, f, chain, rules)

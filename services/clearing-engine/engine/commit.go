@@ -56,7 +56,8 @@ func (e *Engine) findFinished(ctx context.Context) (f finished, err error) {
 		switch own, known := f.commits[number]; {
 		case !stream.IsHint(o.Metadata):
 			e.log.Warn("the group has a commit that is not of an engine: it counts for nothing",
-				zap.Int32("partition", number), zap.Int64("offset", o.At), zap.String("metadata", o.Metadata), zap.Bool("checkpoint", known))
+				zap.Int32("partition", number), zap.Int64("offset", o.At), zap.String("metadata", o.Metadata),
+				zap.Bool("checkpoint", known))
 			e.metrics.commits.WithLabelValues("foreign").Inc()
 		case !known || o.At > own.next:
 			f.commits[number] = commitment{o.At, o.Metadata}
@@ -70,7 +71,9 @@ func (f finished) outside(log uint32, numbers []int32) error {
 	for _, number := range numbers {
 		d, known := f.commits[number]
 		if b := f.bounds[number]; known && (d.next < b.Start || d.next > b.End) {
-			return origin.Mismatched(log, "engines have finished all below offset %d of %s, partition %d, and the partition has the offsets %d to %d", d.next, stream.Payments, number, b.Start, b.End)
+			return origin.Mismatched(log,
+				"engines have finished all below offset %d of %s, partition %d, and the partition has the offsets %d to %d",
+				d.next, stream.Payments, number, b.Start, b.End)
 		}
 	}
 	return nil
@@ -114,8 +117,8 @@ func (e *Engine) seen() []tb.Uint128 {
 	return ids
 }
 
-// commitRegularly commits what is finished. If nothing is since a pulse, it renews the checkpoint of one partition: what
-// the ledger held a pulse ago is then missing in an older copy, although no payment came. One is enough, because
+// commitRegularly commits what is finished. If nothing is since a pulse, it renews the checkpoint of one partition:
+// what the ledger held a pulse ago is then missing in an older copy, although no payment came. One is enough, because
 // whoever compares reads those of all.
 func (e *Engine) commitRegularly(ctx context.Context) {
 	failing := false
@@ -150,7 +153,8 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 	renew := !isLast && e.pulsed.Swap(false)
 	checkpoints := map[int32]origin.Checkpoint{}
 	say := func(p *partition) {
-		checkpoints[p.number] = origin.Checkpoint{Ledger: e.identity, Log: e.logNumber, Offset: p.commitment.next, Hint: p.commitment.hint}
+		checkpoints[p.number] = origin.Checkpoint{Ledger: e.identity, Log: e.logNumber, Offset: p.commitment.next,
+			Hint: p.commitment.hint}
 	}
 	var committing []*partition
 	var first *partition // that has said anything

@@ -45,7 +45,8 @@ type Config struct {
 
 // Validate names the variable and the value that is wrong.
 func (c *Config) Validate() error {
-	if err := settings.InRange("ENGINE_PENDING_TIMEOUT", c.PendingTimeout, c.Deadline+5*time.Second, time.Hour); err != nil {
+	if err := settings.InRange("ENGINE_PENDING_TIMEOUT", c.PendingTimeout, c.Deadline+5*time.Second,
+		time.Hour); err != nil {
 		return err
 	}
 	if c.PendingTimeout%time.Second != 0 {
@@ -61,11 +62,13 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if least := len(ledger.AppendReturnTraceIDs(nil, pix.ReturnID{}, pix.EndToEndID{})); c.Batch.EventsMax < least {
-		return fmt.Errorf("LEDGER_BATCH_EVENTS_MAX is %d: for an engine it must be at least %d, because a return is looked up with all slots of its payment", c.Batch.EventsMax, least)
+		return fmt.Errorf("LEDGER_BATCH_EVENTS_MAX is %d: for an engine it must be at least %d, because a return is looked up with all slots of its payment",
+			c.Batch.EventsMax, least)
 	}
 	return nil
 }
 
 func (c *Config) limits() room.Limits {
-	return room.Limits{Payments: c.InFlightMax, Working: c.WorkingMax, Bytes: c.InFlightBytesMax, PSPShare: c.InFlightPSPShare, PayerShare: c.InFlightPayerShare}
+	return room.Limits{Payments: c.InFlightMax, Working: c.WorkingMax, Bytes: c.InFlightBytesMax,
+		PSPShare: c.InFlightPSPShare, PayerShare: c.InFlightPayerShare}
 }

@@ -12,7 +12,8 @@ import (
 // variable of its container.
 func TestInstanceIDFillsInVariables(t *testing.T) {
 	t.Setenv("HOSTNAME", "3f1c0ffee")
-	for given, want := range map[string]string{"${HOSTNAME}": "3f1c0ffee", "engine-${HOSTNAME}": "engine-3f1c0ffee", "engine-0": "engine-0", "": ""} {
+	for given, want := range map[string]string{"${HOSTNAME}": "3f1c0ffee", "engine-${HOSTNAME}": "engine-3f1c0ffee",
+		"engine-0": "engine-0", "": ""} {
 		t.Setenv("ENGINE_INSTANCE_ID", given)
 		config := Config{Telemetry: telemetry.Config{Address: "127.0.0.1:0"}}
 		if err := settings.Parse(&config); err != nil {

@@ -137,7 +137,8 @@ func (e *Engine) produce(record *kgo.Record, acknowledged func()) {
 			acknowledged()
 		case errors.Is(err, kgo.ErrClientClosed):
 		case errors.Is(err, kerr.UnknownTopicID): // the topic was made anew: watchTopics says so, and asks banks again
-			e.rarely.Warn("not stored, because the topic was made anew", zap.String("topic", r.Topic), zap.Int32("partition", r.Partition), zap.ByteString("key", r.Key))
+			e.rarely.Warn("not stored, because the topic was made anew", zap.String("topic", r.Topic),
+				zap.Int32("partition", r.Partition), zap.ByteString("key", r.Key))
 		default:
 			e.fail(fmt.Errorf("cannot produce to %s, partition %d, key %q: %w", r.Topic, r.Partition, r.Key, err))
 		}

@@ -61,7 +61,8 @@ func TestASilentBanksPaymentEndsAtItsDeadline(t *testing.T) {
 		if report.Status != rejected || report.ReasonCode != "AB03" {
 			t.Errorf("the report is %v", report)
 		}
-		if took := w.records(stream.Settlements)[0].Timestamp.Sub(sent); took < 7*time.Second || took > 7*time.Second+3*tickInterval {
+		if took := w.records(stream.Settlements)[0].Timestamp.Sub(sent); took < 7*time.Second ||
+			took > 7*time.Second+3*tickInterval {
 			t.Errorf("it was reported after %v, its deadline is 7s", took)
 		}
 		if _, err := e.end(); err != nil {
@@ -84,7 +85,8 @@ func TestDuplicatesWaitForTheFirst(t *testing.T) {
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
 		defer w.bank()()
 		w.await("the last offset", func() bool { return w.committed() == 4 })
-		if reports := w.reports()[order.EndToEndId]; len(reports) != 1 || reports[0].Status != settled || reports[0].AmountCentavos != 100 {
+		if reports := w.reports()[order.EndToEndId]; len(reports) != 1 || reports[0].Status != settled ||
+			reports[0].AmountCentavos != 100 {
 			t.Errorf("the reports are %v", reports)
 		}
 		letters := w.records(stream.DeadLetters)
@@ -92,7 +94,8 @@ func TestDuplicatesWaitForTheFirst(t *testing.T) {
 			t.Fatalf("%d dead letters, reports %v", len(letters), w.reports())
 		}
 		var letter pixv1.DeadLetter
-		if err := letter.UnmarshalVT(letters[0].Value); err != nil || letter.ReasonCode != "DUPL" || letter.Offset != 2 || !strings.Contains(letter.Reason, order.EndToEndId) {
+		if err := letter.UnmarshalVT(letters[0].Value); err != nil || letter.ReasonCode != "DUPL" ||
+			letter.Offset != 2 || !strings.Contains(letter.Reason, order.EndToEndId) {
 			t.Errorf("the dead letter is %v (%v)", &letter, err)
 		}
 		if _, err := e.end(); err != nil {

@@ -33,12 +33,15 @@ type copied struct {
 
 // lasting are pointers to what never changes, or decides nothing: copies share it. Nobody waits on a sync.Cond.
 var lasting = map[reflect.Type]bool{
-	reflect.TypeFor[*Config](): true, reflect.TypeFor[*zap.Logger](): true, reflect.TypeFor[*metrics](): true, reflect.TypeFor[*sync.Cond](): true,
-	reflect.TypeFor[*kgo.Record](): true, reflect.TypeFor[*ledger.ReturnTrace](): true, reflect.TypeFor[*state](): true, reflect.TypeFor[*register.State](): true,
+	reflect.TypeFor[*Config](): true, reflect.TypeFor[*zap.Logger](): true, reflect.TypeFor[*metrics](): true,
+	reflect.TypeFor[*sync.Cond]():  true,
+	reflect.TypeFor[*kgo.Record](): true, reflect.TypeFor[*ledger.ReturnTrace](): true, reflect.TypeFor[*state](): true,
+	reflect.TypeFor[*register.State](): true,
 }
 
 // reused are buffers that hold nothing between two events.
-var reused = map[reflect.Type]bool{reflect.TypeFor[[]byte](): true, reflect.TypeFor[[]tb.Transfer](): true, reflect.TypeFor[[]tb.Uint128](): true}
+var reused = map[reflect.Type]bool{reflect.TypeFor[[]byte](): true, reflect.TypeFor[[]tb.Transfer](): true,
+	reflect.TypeFor[[]tb.Uint128](): true}
 
 var actorType = reflect.TypeFor[actor]()
 
@@ -334,9 +337,10 @@ func bytesAt(at unsafe.Pointer, n uintptr) []byte { return unsafe.Slice((*byte)(
 
 // unsaid are fields that decide nothing of what comes next.
 var unsaid = map[string][]string{
-	"engine.actor":     {"description", "state"},
-	"engine.common":    {"config", "on", "log", "metrics", "unasked", "recoded", "register"},
-	"engine.partition": {"message", "chain", "ids", "encoder", "inbox", "pace", "nextDue"}, // reused, empty between two events, see plot.begin, a bound of what is described
+	"engine.actor":  {"description", "state"},
+	"engine.common": {"config", "on", "log", "metrics", "unasked", "recoded", "register"},
+	// reused, empty between two events, see plot.begin, a bound of what is described
+	"engine.partition": {"message", "chain", "ids", "encoder", "inbox", "pace", "nextDue"},
 	"engine.flight":    {"hopAt", "taken"},
 	"engine.offsets":   {"changed"},
 	"engine.stretch":   {"open", "end"},

@@ -43,7 +43,8 @@ func (s *state) audit() {
 	}
 	var caps []tb.Transfer
 	if s.outflowCap > 0 {
-		if caps, err = client.QueryTransfers(tb.QueryFilter{Ledger: ledger.Allowances, Limit: ledgermodelEvents}); err != nil {
+		if caps, err = client.QueryTransfers(
+			tb.QueryFilter{Ledger: ledger.Allowances, Limit: ledgermodelEvents}); err != nil {
 			s.breaks("the ledger: %v", err)
 		}
 	}
@@ -62,7 +63,8 @@ func (s *state) audit() {
 		if found.verdicts > 1 {
 			s.breaks("%s has %d verdicts", m.id, found.verdicts)
 		}
-		if found.reason == pix.ReasonPayeeMissing && !s.noPayee || found.reason == pix.ReasonUnknownPayeePSP && !s.noPayeePSP || found.reason == pix.ReasonOutflowCapped && s.outflowCap == 0 {
+		if found.reason == pix.ReasonPayeeMissing && !s.noPayee || found.reason == pix.ReasonUnknownPayeePSP &&
+			!s.noPayeePSP || found.reason == pix.ReasonOutflowCapped && s.outflowCap == 0 {
 			s.breaks("%s is refused with %s for nothing", m.id, found.reason)
 		}
 		if found.settled {
@@ -86,7 +88,8 @@ const ledgermodelEvents = 8189
 // checkMoney checks that money moved by the verdicts and by nothing else.
 func (s *state) checkMoney(moved map[ledger.AccountID]int64) {
 	funds := map[ledger.AccountID]int64{
-		ledger.CustomerAccount(payer): int64(s.fundCentavos), ledger.CustomerAccount(payee): 0, ledger.CustomerAccount(neighbour): 0,
+		ledger.CustomerAccount(payer): int64(s.fundCentavos), ledger.CustomerAccount(payee): 0,
+		ledger.CustomerAccount(neighbour): 0,
 		ledger.ReserveAccount(payer.ISPB): fundsCentavos, ledger.ReserveAccount(payee.ISPB): fundsCentavos,
 	}
 	var ids []tb.Uint128
@@ -130,7 +133,8 @@ func (s *state) entryOf(m *message, transfers []tb.Transfer) (e entryOf) {
 		switch {
 		case t.Code == ledger.CodeReturn && m.returned != nil:
 			if sent := s.sent(m.id, t.UserData64); sent != nil { // it does not name the return
-				e.verdicts, e.settled, e.reason, e.content = e.verdicts+1, t.UserData32 == 0, pix.Reason(t.UserData32), t.UserData64
+				e.verdicts, e.settled, e.reason, e.content = e.verdicts+1, t.UserData32 == 0, pix.Reason(t.UserData32),
+					t.UserData64
 			}
 		case t.UserData128 != m.name:
 		case t.Code == ledger.CodeReceipt:
@@ -142,7 +146,8 @@ func (s *state) entryOf(m *message, transfers []tb.Transfer) (e entryOf) {
 		case t.Code == leg1 && flags.Pending:
 			held, inForceUntil = s.heldContent(m, t, transfers), t.Timestamp+uint64(t.Timeout)*uint64(time.Second)
 			e.holds = append(e.holds, held)
-			if expires := time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout) * time.Second); !ended[t.ID] && s.now().Before(expires) {
+			if expires := time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout) * time.Second); !ended[t.ID] &&
+				s.now().Before(expires) {
 				e.inForce = held
 			}
 			if e.content == 0 {
@@ -172,7 +177,8 @@ func (s *state) judgeCap(m *message, e *entryOf, caps []tb.Transfer) {
 				s.breaks("%s settled, and the cap got its amount back", m.id)
 			}
 			e.capped = true
-			e.takesCap = !voided && s.now().Before(time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout)*time.Second))
+			e.takesCap = !voided && s.now().Before(
+				time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout)*time.Second))
 		}
 	}
 	if e.settled && s.outflowCap > 0 && s.cappedAt == 0 && m.returned == nil && !e.capped {
@@ -184,11 +190,13 @@ func (s *state) judgeCap(m *message, e *entryOf, caps []tb.Transfer) {
 func (s *state) heldContent(m *message, leg1 *tb.Transfer, transfers []tb.Transfer) uint64 {
 	amount := uint64(ledger.Centavos(leg1.Amount))
 	if m.returned != nil {
-		return pix.ReturnContent{Original: m.returned.Original, AmountCentavos: amount, Reason: pix.Reason(leg1.UserData32)}.Hash()
+		return pix.ReturnContent{Original: m.returned.Original, AmountCentavos: amount,
+			Reason: pix.Reason(leg1.UserData32)}.Hash()
 	}
 	_, from := ledger.UnpackAccount(leg1.DebitAccountID)
 	for i := range transfers {
-		if t := &transfers[i]; t.Code == ledger.CodeLeg3 && t.UserData128 == leg1.UserData128 && t.Timestamp-leg1.Timestamp <= 2 && t.TransferFlags().Pending {
+		if t := &transfers[i]; t.Code == ledger.CodeLeg3 && t.UserData128 == leg1.UserData128 &&
+			t.Timestamp-leg1.Timestamp <= 2 && t.TransferFlags().Pending {
 			_, to := ledger.UnpackAccount(t.CreditAccountID)
 			return pix.Content{Payer: from, Payee: to, AmountCentavos: amount}.Hash()
 		}
@@ -235,7 +243,8 @@ func (s *state) judgeQuestion(record *kgo.Record) {
 }
 
 func text(from, to *pixv1.Account, amount uint64) string {
-	return fmt.Sprintf("%s/%s/%s %s/%s/%s %d", from.GetIspb(), from.GetBranch(), from.GetNumber(), to.GetIspb(), to.GetBranch(), to.GetNumber(), amount)
+	return fmt.Sprintf("%s/%s/%s %s/%s/%s %d", from.GetIspb(), from.GetBranch(), from.GetNumber(), to.GetIspb(),
+		to.GetBranch(), to.GetNumber(), amount)
 }
 
 func textOf(c pix.Content) string { return fmt.Sprintf("%s %s %d", c.Payer, c.Payee, c.AmountCentavos) }
@@ -247,10 +256,12 @@ func (s *state) judgeReport(a *actor, record *kgo.Record) {
 		s.breaks("a report: %v", err)
 	}
 	found := s.books.orders[pix.EndToEndID([]byte(report.EndToEndId))]
-	said := fmt.Sprintf("%s %s %s", report.Status, report.ReasonCode, text(report.Payer, report.Payee, report.AmountCentavos))
+	said := fmt.Sprintf("%s %s %s", report.Status, report.ReasonCode,
+		text(report.Payer, report.Payee, report.AmountCentavos))
 	settled := report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	if found.verdicts != 1 || settled != found.settled || report.ReasonCode != found.reason.String() {
-		s.breaks("the report of %s says %s, the ledger has %d verdicts, settled %t, reason %q", report.EndToEndId, said, found.verdicts, found.settled, found.reason)
+		s.breaks("the report of %s says %s, the ledger has %d verdicts, settled %t, reason %q", report.EndToEndId, said,
+			found.verdicts, found.settled, found.reason)
 		return
 	}
 	if before, reported := s.reports[report.EndToEndId]; reported && before != said {
@@ -262,7 +273,8 @@ func (s *state) judgeReport(a *actor, record *kgo.Record) {
 	for offset, m := range s.messages {
 		if m.id.String() == report.EndToEndId {
 			a.told |= 1 << offset & a.arrived
-			of = of || string(record.Key) == string(m.record.Key) && (m.hash() == found.content && report.AmountCentavos == m.content.AmountCentavos)
+			of = of || string(record.Key) == string(m.record.Key) &&
+				(m.hash() == found.content && report.AmountCentavos == m.content.AmountCentavos)
 		}
 	}
 	if !of {
@@ -278,8 +290,10 @@ func (s *state) judgeLetter(record *kgo.Record) {
 	}
 	m := s.messages[letter.Offset]
 	found := s.books.orders[m.id]
-	if letter.ReasonCode != pix.ReasonConflict.String() || found.content == 0 || found.content == m.hash() || string(letter.Payload) != string(m.record.Value) {
-		s.breaks("the record at offset %d becomes a dead letter (%s), although nothing contradicts it", letter.Offset, letter.ReasonCode)
+	if letter.ReasonCode != pix.ReasonConflict.String() || found.content == 0 || found.content == m.hash() ||
+		string(letter.Payload) != string(m.record.Value) {
+		s.breaks("the record at offset %d becomes a dead letter (%s), although nothing contradicts it", letter.Offset,
+			letter.ReasonCode)
 	}
 	s.letters = maps.Clone(s.letters)
 	s.letters[letter.Offset] = letter.ReasonCode
@@ -313,11 +327,14 @@ func (s *state) checkEnd() {
 	a := s.engines[s.owner]
 	s.checkEmpty(a)
 	if len(a.p.flights)+len(a.p.again)+a.p.deadLetters != 0 {
-		s.breaks("something is in flight in the end: %d orders, %d records fetched again, %d dead letters", len(a.p.flights), len(a.p.again), a.p.deadLetters)
+		s.breaks("something is in flight in the end: %d orders, %d records fetched again, %d dead letters",
+			len(a.p.flights), len(a.p.again), a.p.deadLetters)
 	}
 	// An order that comes after a receipt may hold money until the timeout: the ledger does not see
 	// the receipt then. So may an order that another engine held while this one refused it.
-	atOnce := s.crashes+s.takeover == 0 && !slices.ContainsFunc(s.messages, func(m *message) bool { return m.at != s.messages[0].at })
+	atOnce := s.crashes+s.takeover == 0 && !slices.ContainsFunc(s.messages, func(m *message) bool {
+		return m.at != s.messages[0].at
+	})
 	for offset, m := range s.messages {
 		found := s.books.orders[m.id]
 		_, dead := s.letters[int64(offset)]
@@ -325,9 +342,11 @@ func (s *state) checkEnd() {
 			s.breaks("%s ended with %d verdicts, reported %t", m.id, found.verdicts, reported)
 		}
 		if dead == (m.hash() == found.content) {
-			s.breaks("the record at offset %d: dead letter %t, and its content is the ledger's: %t", offset, dead, m.hash() == found.content)
+			s.breaks("the record at offset %d: dead letter %t, and its content is the ledger's: %t", offset, dead,
+				m.hash() == found.content)
 		}
-		if found.takesCap && !found.settled && s.takeover == 0 { // else another engine may have held after the receipt, and left
+		// else another engine may have held after the receipt, and left
+		if found.takesCap && !found.settled && s.takeover == 0 {
 			s.breaks("%s did not settle, and takes a part of the cap on", m.id)
 		}
 		if atOnce && found.inForce != 0 && found.inForce == found.content {

@@ -97,7 +97,8 @@ func (s *state) readAnew(later bool) known {
 		acts = append(acts, ledger.Act{Kind: ledger.PaymentCapped, Bank: payer.ISPB, Centavos: s.paymentCap})
 	}
 	if s.outflowCap > 0 && s.time >= s.cappedAt {
-		acts = append(acts, ledger.Act{Kind: ledger.DayCapped, Bank: payer.ISPB, Centavos: s.outflowCap, WindowSeconds: capSeconds})
+		acts = append(acts, ledger.Act{Kind: ledger.DayCapped, Bank: payer.ISPB, Centavos: s.outflowCap,
+			WindowSeconds: capSeconds})
 	}
 	if len(acts) > 0 {
 		acts = append(acts, ledger.Act{Kind: ledger.Joined, Bank: payer.ISPB})
@@ -136,7 +137,8 @@ const fundsCentavos = 1000
 func pays(id pix.EndToEndID, to pix.Account, centavos uint64, at time.Duration) *message {
 	m := &message{id: id, at: at, content: pix.Content{Payer: payer, Payee: to, AmountCentavos: centavos}}
 	return m.of(&pixv1.PaymentOrder{
-		EndToEndId: id.String(), AcceptedAtUnixMs: dawn.Add(at).UnixMilli(), AmountCentavos: centavos, Payer: account(payer.ISPB, payer.Number), Payee: account(to.ISPB, to.Number),
+		EndToEndId: id.String(), AcceptedAtUnixMs: dawn.Add(at).UnixMilli(), AmountCentavos: centavos,
+		Payer: account(payer.ISPB, payer.Number), Payee: account(to.ISPB, to.Number),
 	}, id)
 }
 
@@ -144,7 +146,8 @@ func givesBack(id pix.EndToEndID, original *message, centavos uint64, at time.Du
 	m := &message{id: id, at: at, content: ledger.Backwards(original.content, centavos),
 		returned: &pix.ReturnContent{Original: original.id, AmountCentavos: centavos, Reason: pix.MustReason("MD06")}}
 	return m.of(&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
-		ReturnId: id.String(), OriginalEndToEndId: original.id.String(), AmountCentavos: centavos, ReasonCode: "MD06", AcceptedAtUnixMs: dawn.Add(at).UnixMilli(),
+		ReturnId: id.String(), OriginalEndToEndId: original.id.String(), AmountCentavos: centavos, ReasonCode: "MD06",
+		AcceptedAtUnixMs: dawn.Add(at).UnixMilli(),
 	}}, original.id)
 }
 
@@ -216,8 +219,10 @@ var (
 
 func newActor(s *state) *actor {
 	c := &common{
-		config: exploredConfig, pendingTimeoutSeconds: uint32(exploredConfig.PendingTimeout / time.Second), log: zap.NewNop(),
-		room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20, PSPShare: 0.25, PayerShare: 0.1}, dawn), metrics: exploredMetrics,
+		config: exploredConfig, pendingTimeoutSeconds: uint32(exploredConfig.PendingTimeout / time.Second),
+		log: zap.NewNop(),
+		room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20, PSPShare: 0.25, PayerShare: 0.1},
+			dawn), metrics: exploredMetrics,
 	}
 	a := &actor{state: s, next: s.committed, later: s.crashes+s.takeover > 0}
 	c.register = s.read(a.later)
@@ -301,8 +306,10 @@ const (
 	takesOver
 )
 
-var moveNames = [...]string{"fetches a record", "job is carried out by the ledger", "job's result comes back", "ticks", "commits", "notices that it lost its partition",
-	"time passes", "reads the bank's answer", "dies and starts again", "keeps on, but its partition goes to another engine"}
+var moveNames = [...]string{"fetches a record", "job is carried out by the ledger", "job's result comes back", "ticks",
+	"commits", "notices that it lost its partition",
+	"time passes", "reads the bank's answer", "dies and starts again",
+	"keeps on, but its partition goes to another engine"}
 
 func (m move) certain() bool { return m.kind < hears }
 
@@ -333,7 +340,8 @@ func (s *state) moves() (all []move) {
 				continue
 			}
 			for _, accepted := range []bool{true, false} {
-				if said := s.said | answerBit(j, accepted); said == s.said || bits.OnesCount64(said&(3<<(2*j))) <= s.answers {
+				if said := s.said | answerBit(j, accepted); said == s.said ||
+					bits.OnesCount64(said&(3<<(2*j))) <= s.answers {
 					all = append(all, move{kind: hears, of: i, job: j, accepted: accepted})
 				}
 			}
@@ -352,7 +360,9 @@ func (s *state) moves() (all []move) {
 				all = append(all, move{kind: leaves, of: i})
 			}
 			continue
-		case a.finished != a.saved && (s.crashes < s.plot.crashes || s.takeover < s.takeovers || a.p.offsets.stretches[0].next == int64(len(s.messages))):
+		case a.finished != a.saved &&
+			(s.crashes < s.plot.crashes || s.takeover < s.takeovers ||
+				a.p.offsets.stretches[0].next == int64(len(s.messages))):
 			all = append(all, move{kind: commits, of: i}) // where nobody may begin at it, only the last one counts
 		}
 		if s.crashes < s.plot.crashes {
@@ -544,7 +554,8 @@ func (p *plot) begin(t *testing.T) *state {
 	p.readings = map[readAt]known{}
 	s := &state{plot: p, ledger: ledgermodel.New(), letters: map[int64]string{}, reports: map[string]string{}}
 	client := s.ledger.ConnectAt(func() time.Time { return dawn.Add(-time.Hour) })
-	ids := []ledger.AccountID{ledger.IssuanceAccount, ledger.RefusalsAccount, ledger.CustomerAccount(payer), ledger.CustomerAccount(neighbour)}
+	ids := []ledger.AccountID{ledger.IssuanceAccount, ledger.RefusalsAccount, ledger.CustomerAccount(payer),
+		ledger.CustomerAccount(neighbour)}
 	banks := []pix.ISPB{payer.ISPB, payee.ISPB}
 	if p.noPayeePSP {
 		banks = banks[:1]
@@ -559,9 +570,11 @@ func (p *plot) begin(t *testing.T) *state {
 	for _, id := range ids {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
-	funds := []tb.Transfer{{DebitAccountID: ledger.TransitAccount(payer.ISPB), CreditAccountID: ledger.CustomerAccount(payer), Amount: tb.ToUint128(p.fundCentavos)}}
+	funds := []tb.Transfer{{DebitAccountID: ledger.TransitAccount(payer.ISPB),
+		CreditAccountID: ledger.CustomerAccount(payer), Amount: tb.ToUint128(p.fundCentavos)}}
 	for _, bank := range banks {
-		funds = append(funds, tb.Transfer{DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.ReserveAccount(bank), Amount: tb.ToUint128(fundsCentavos)})
+		funds = append(funds, tb.Transfer{DebitAccountID: ledger.IssuanceAccount,
+			CreditAccountID: ledger.ReserveAccount(bank), Amount: tb.ToUint128(fundsCentavos)})
 	}
 	for i := range funds {
 		funds[i].ID, funds[i].Ledger, funds[i].Code = funds[i].CreditAccountID, ledger.Ledger, ledger.CodeFunding
@@ -569,7 +582,8 @@ func (p *plot) begin(t *testing.T) *state {
 	if p.outflowCap > 0 {
 		day := ledger.AllowanceAccount(payer.ISPB, ledger.Day)
 		accounts = append(accounts, ledger.NewAccount(ledger.AllowanceSourceAccount), ledger.NewAccount(day))
-		funds = append(funds, tb.Transfer{ID: day, DebitAccountID: ledger.AllowanceSourceAccount, CreditAccountID: day, Amount: tb.ToUint128(uint64(p.outflowCap)), Ledger: ledger.Allowances, Code: ledger.CodeAdjustment})
+		funds = append(funds, tb.Transfer{ID: day, DebitAccountID: ledger.AllowanceSourceAccount, CreditAccountID: day,
+			Amount: tb.ToUint128(uint64(p.outflowCap)), Ledger: ledger.Allowances, Code: ledger.CodeAdjustment})
 	}
 	if p.settled != nil {
 		funds = append(funds, ledger.AppendReserve(nil, p.settled.id, p.settled.content, 60)...)
@@ -592,7 +606,8 @@ func (p *plot) begin(t *testing.T) *state {
 	for i, m := range p.messages {
 		m = m.again() // plots share messages
 		p.messages[i], m.record.Offset = m, int64(i)
-		for _, at := range p.times { // then it does not count how long the hops of others took, so describe leaves that out
+		// then it does not count how long the hops of others took, so describe leaves that out
+		for _, at := range p.times {
 			if age := at - m.at; age > exploredConfig.Deadline/2 && age <= exploredConfig.Deadline {
 				t.Fatalf("at %s LQ10 would depend on the pace", at)
 			}
@@ -606,7 +621,8 @@ func (p *plot) begin(t *testing.T) *state {
 // key is equal in two states that go on equally.
 func (s *state) key(buffer []byte) []byte {
 	d := describer{text: buffer}
-	for _, n := range []uint64{uint64(s.time), uint64(s.owner), uint64(s.committed), s.asked, s.said, s.ended, uint64(s.crashes), uint64(s.takeover)} {
+	for _, n := range []uint64{uint64(s.time), uint64(s.owner), uint64(s.committed), s.asked, s.said, s.ended,
+		uint64(s.crashes), uint64(s.takeover)} {
 		d.number(n)
 	}
 	texts := []string{s.hint, s.books.state}
@@ -653,7 +669,10 @@ func (s *state) tell(m move) string {
 		fmt.Fprintf(&text, " %d", s.engines[m.of].p.offsets.stretches[0].next)
 	case carries, delivers:
 		j := s.engines[m.of].jobs[m.job]
-		fmt.Fprintf(&text, ": %s", [...]string{written: "chain", inspected: "look-up", diagnosed: "look-up of accounts", fetchedAgain: "record", reported: "acknowledgement", deadLettered: "acknowledgement of a dead letter"}[j.event.kind])
+		fmt.Fprintf(&text, ": %s",
+			[...]string{written: "chain", inspected: "look-up", diagnosed: "look-up of accounts",
+				fetchedAgain: "record", reported: "acknowledgement",
+				deadLettered: "acknowledgement of a dead letter"}[j.event.kind])
 		if f := j.event.flight; f != nil {
 			fmt.Fprintf(&text, " of %s at offset %d %s", f.payment.Order.ID, f.record.Offset, chainNames[f.writing])
 		}

@@ -20,13 +20,17 @@ func FuzzOrder(f *testing.F) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	random := rand.New(rand.NewPCG(1, 1))
 	order := &pixv1.PaymentOrder{
-		EndToEndId: pix.NewEndToEndID("10000001", at, random).String(), AmountCentavos: 1, AcceptedAtUnixMs: at.UnixMilli(), RemittanceInformation: "café",
-		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"},
+		EndToEndId: pix.NewEndToEndID("10000001", at, random).String(), AmountCentavos: 1,
+		AcceptedAtUnixMs: at.UnixMilli(), RemittanceInformation: "café",
+		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
+		Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"},
 	}
 	back := &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
-		ReturnId: pix.NewReturnID("10000002", at, random).String(), OriginalEndToEndId: order.EndToEndId, AmountCentavos: 1, ReasonCode: "MD06", AcceptedAtUnixMs: at.UnixMilli(),
+		ReturnId: pix.NewReturnID("10000002", at, random).String(), OriginalEndToEndId: order.EndToEndId,
+		AmountCentavos: 1, ReasonCode: "MD06", AcceptedAtUnixMs: at.UnixMilli(),
 	}}
-	for _, message := range []*pixv1.PaymentOrder{order, back, {}, {Payer: order.Payer, ReturnOrder: back.ReturnOrder}} {
+	for _, message := range []*pixv1.PaymentOrder{order, back, {},
+		{Payer: order.Payer, ReturnOrder: back.ReturnOrder}} {
 		value, err := message.MarshalVT()
 		if err != nil {
 			f.Fatal(err)
@@ -48,20 +52,25 @@ func FuzzOrder(f *testing.F) {
 		}
 		a, invalid := fresh.decode(record)
 		again, sameInvalid := used.decode(record)
-		if a.order != again.order || !sameKind(a.kind, again.kind) || (invalid == nil) != (sameInvalid == nil) || invalid != nil && *invalid != *sameInvalid {
+		if a.order != again.order || !sameKind(a.kind, again.kind) || (invalid == nil) != (sameInvalid == nil) ||
+			invalid != nil && *invalid != *sameInvalid {
 			t.Fatalf("the record before left something: %+v %v, %+v %v", a, invalid, again, sameInvalid)
 		}
 		if invalid == nil {
-			if id, err := pix.ParsePaymentOrReturnID(a.order.ID.String()); err != nil || id != a.order.ID || a.record != record || isReturn(a.kind) != (id[0] == 'D') {
+			if id, err := pix.ParsePaymentOrReturnID(a.order.ID.String()); err != nil || id != a.order.ID ||
+				a.record != record || isReturn(a.kind) != (id[0] == 'D') {
 				t.Fatalf("%+v: %v", a, err)
 			}
 			return
 		}
-		if a != (arrival{}) || invalid.Reason == pix.ReasonNone || invalid.Field == "" || invalid.Detail == "" || !utf8.ValidString(invalid.Error()) {
+		if a != (arrival{}) || invalid.Reason == pix.ReasonNone || invalid.Field == "" || invalid.Detail == "" ||
+			!utf8.ValidString(invalid.Error()) {
 			t.Fatalf("%+v is refused as %+v", a, invalid)
 		}
 		var letter pixv1.DeadLetter
-		if err := letter.UnmarshalVT((&encoder{}).deadLetterRecord(record, invalid).Value); err != nil || letter.ReasonCode != invalid.Reason.String() || !bytes.Equal(letter.Payload, value[:min(len(value), stream.DeadLetterPayloadBytesMax)]) {
+		if err := letter.UnmarshalVT((&encoder{}).deadLetterRecord(record, invalid).Value); err != nil ||
+			letter.ReasonCode != invalid.Reason.String() ||
+			!bytes.Equal(letter.Payload, value[:min(len(value), stream.DeadLetterPayloadBytesMax)]) {
 			t.Fatalf("the dead letter is %+v (%v)", &letter, err)
 		}
 	})
@@ -79,8 +88,10 @@ func sameKind(a, b kind) bool {
 // A program that may write responses can write anything there, too.
 func FuzzResponse(f *testing.F) {
 	for _, message := range []*pixv1.AuthorizationResponse{
-		{EndToEndId: "E1000000120261121120000000000001", Ispb: "10000002", Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP},
-		{EndToEndId: "D1000000220261121120000000000001", Ispb: "\xff", Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: "AC03"},
+		{EndToEndId: "E1000000120261121120000000000001", Ispb: "10000002",
+			Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP},
+		{EndToEndId: "D1000000220261121120000000000001", Ispb: "\xff",
+			Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: "AC03"},
 		{EndToEndId: "E", Status: 99, ReasonCode: "\xff"},
 	} {
 		value, err := message.MarshalVT()
@@ -98,7 +109,8 @@ func FuzzResponse(f *testing.F) {
 			}
 			return
 		}
-		if id, err := pix.ParsePaymentOrReturnID(r.id.String()); err != nil || id != r.id || r.accepted != (r.reason == pix.ReasonNone) {
+		if id, err := pix.ParsePaymentOrReturnID(r.id.String()); err != nil || id != r.id ||
+			r.accepted != (r.reason == pix.ReasonNone) {
 			t.Fatalf("%+v: %v", r, err)
 		}
 	})
@@ -106,7 +118,8 @@ func FuzzResponse(f *testing.F) {
 
 // A commit's metadata may come from another program.
 func FuzzHint(f *testing.F) {
-	f.Add(int64(7), stream.WriteHint(7, finishedSpans([]entry{{7, 7, false, false}, {8, 8, true, true}, {9, 9, true, true}, {11, 11, true, true}}), 7))
+	f.Add(int64(7), stream.WriteHint(7,
+		finishedSpans([]entry{{7, 7, false, false}, {8, 8, true, true}, {9, 9, true, true}, {11, 11, true, true}}), 7))
 	f.Add(int64(0), "1:")
 	f.Add(int64(1)<<62, "1://///w8BAQ")
 	f.Fuzz(func(t *testing.T, next int64, metadata string) {

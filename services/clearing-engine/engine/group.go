@@ -115,7 +115,8 @@ func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
 	}
 	e.drain(ctx, partitions, e.config.RevokeDrain)
 	if err := e.commit(ctx, partitions, last); err != nil {
-		e.log.Warn("cannot commit while handing partitions over; their records will be delivered again and absorbed", zap.Error(err))
+		e.log.Warn("cannot commit while handing partitions over; their records will be delivered again and absorbed",
+			zap.Error(err))
 	}
 	e.release(partitions)
 }
@@ -130,7 +131,8 @@ func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32)
 	}
 	<-e.committing
 	e.release(partitions)
-	e.telemetry.Health.Report(needGroup, errors.New("this engine sent no heartbeat for a whole session and lost its partitions"))
+	e.telemetry.Health.Report(needGroup,
+		errors.New("this engine sent no heartbeat for a whole session and lost its partitions"))
 	e.log.Warn("partitions lost: no heartbeat for a whole session", zap.Int32s("lost", loss[stream.Payments]))
 }
 
@@ -157,7 +159,8 @@ func (e *Engine) leaveGroup(ctx context.Context, member string) {
 		}
 	}
 	if err != nil && !errors.Is(err, kerr.UnknownMemberID) {
-		e.log.Warn("cannot leave the group; the other engines take over once this one's session has ended", zap.Error(err))
+		e.log.Warn("cannot leave the group; the other engines take over once this one's session has ended",
+			zap.Error(err))
 	}
 }
 

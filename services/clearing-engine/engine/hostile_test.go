@@ -94,9 +94,12 @@ func TestAnUnreadableBatchIsOneDeadLetter(t *testing.T) {
 						t.Fatalf("%d dead letters, want %d", len(letters), readable+1)
 					}
 					var letter pixv1.DeadLetter
-					if err := letter.UnmarshalVT(letters[readable]); err != nil || letter.ReasonCode != "LQ08" || letter.Topic != stream.Payments ||
-						letter.Offset != first+readable || letter.LastOffset != first+offsets-1 || letter.PayloadSizeBytes != uint64(len(raw)) {
-						t.Fatalf("the dead letter is %s at %d to %d, %d bytes: %s (%v)", letter.ReasonCode, letter.Offset, letter.LastOffset, letter.PayloadSizeBytes, letter.Reason, err)
+					if err := letter.UnmarshalVT(letters[readable]); err != nil || letter.ReasonCode != "LQ08" ||
+						letter.Topic != stream.Payments ||
+						letter.Offset != first+readable || letter.LastOffset != first+offsets-1 ||
+						letter.PayloadSizeBytes != uint64(len(raw)) {
+						t.Fatalf("the dead letter is %s at %d to %d, %d bytes: %s (%v)", letter.ReasonCode,
+							letter.Offset, letter.LastOffset, letter.PayloadSizeBytes, letter.Reason, err)
 					}
 				}
 				letters := w.deadLetters()
@@ -149,7 +152,8 @@ func TestAnUnreadableBatchComesFirst(t *testing.T) {
 				paid := w.pay()
 				w.await("the report", func() bool { return len(w.reports()) == 1 })
 				w.await("the last offset", func() bool { return w.committed() == offsets+1 })
-				if reports := w.reports()[paid.String()]; len(reports) != 1 || reports[0].Status != settled || w.lettersOf(pix.ReasonUnreadable) != 1 {
+				if reports := w.reports()[paid.String()]; len(reports) != 1 || reports[0].Status != settled ||
+					w.lettersOf(pix.ReasonUnreadable) != 1 {
 					t.Errorf("the reports are %v", reports)
 				}
 				if _, err := e.end(); err != nil {
@@ -174,7 +178,8 @@ func TestUnreadableResponsesAreCounted(t *testing.T) {
 				payment := w.pay()
 				w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
 				raw, _, _ := batch()
-				if _, err := hostile.Produce(w.t.Context(), w.client, stream.AuthorizationResponses, 0, raw); err != nil {
+				if _, err := hostile.Produce(w.t.Context(), w.client, stream.AuthorizationResponses, 0,
+					raw); err != nil {
 					t.Fatal(err)
 				}
 				defer w.bank()()

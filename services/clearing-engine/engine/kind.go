@@ -41,7 +41,8 @@ type kind interface {
 	// once they are looked up, it is called again. holds reports whether the ledger holds a
 	// content under the order's id; it is nil if what was found does not say that.
 	lookUp(ids []tb.Uint128, order *pix.Order) []tb.Uint128
-	read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (trace payment.Trace, holds func(pix.Digest) bool, more []tb.Uint128)
+	read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (trace payment.Trace, holds func(pix.Digest) bool,
+		more []tb.Uint128)
 
 	// key is the key of every record about the order. If it is the id of another order, this one
 	// takes a share of the room, and counts toward the other one's rate (LQ11).

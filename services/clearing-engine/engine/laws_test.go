@@ -55,7 +55,8 @@ var (
 // changed in one place breaks it.
 func TestBrokenChainsAreNoticed(t *testing.T) {
 	returned := func() []tb.Transfer {
-		return ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, lawReturn, lawOriginal, 3, lawContent, 60), lawID)
+		return ledger.AppendReturnedMark(
+			ledger.AppendReturnReserve(nil, lawReturn, lawOriginal, 3, lawContent, 60), lawID)
 	}
 	for _, c := range []struct {
 		name    string
@@ -63,13 +64,23 @@ func TestBrokenChainsAreNoticed(t *testing.T) {
 		chain   func() []tb.Transfer
 		outcome payment.Outcome
 	}{
-		{"hold", chainReserve, func() []tb.Transfer { return ledger.AppendReserve(nil, lawID, lawContent, 60) }, payment.Outcome{}},
+		{"hold", chainReserve, func() []tb.Transfer {
+			return ledger.AppendReserve(nil, lawID, lawContent, 60)
+		}, payment.Outcome{}},
 		{"post", chainPost, func() []tb.Transfer { return ledger.AppendPost(nil, lawID, false) }, lawSettled},
-		{"post inside a bank", chainPost, func() []tb.Transfer { return ledger.AppendPost(nil, lawID, true) }, lawSettled},
-		{"void", chainVoid, func() []tb.Transfer { return ledger.AppendVoid(nil, lawID, false, lawClosed.Reason) }, lawClosed},
-		{"receipt", chainReceipt, func() []tb.Transfer { return ledger.AppendReceipt(nil, lawID, lawContent, lawClosed.Reason, true) }, lawClosed},
+		{"post inside a bank", chainPost, func() []tb.Transfer {
+			return ledger.AppendPost(nil, lawID, true)
+		}, lawSettled},
+		{"void", chainVoid, func() []tb.Transfer {
+			return ledger.AppendVoid(nil, lawID, false, lawClosed.Reason)
+		}, lawClosed},
+		{"receipt", chainReceipt, func() []tb.Transfer {
+			return ledger.AppendReceipt(nil, lawID, lawContent, lawClosed.Reason, true)
+		}, lawClosed},
 		{"hold of a return", chainReserve, returned, payment.Outcome{}},
-		{"post of a return", chainPost, func() []tb.Transfer { return ledger.AppendReturnPost(nil, lawReturn, lawOriginal, 3, false) }, lawSettled},
+		{"post of a return", chainPost, func() []tb.Transfer {
+			return ledger.AppendReturnPost(nil, lawReturn, lawOriginal, 3, false)
+		}, lawSettled},
 		{"void of a return", chainVoid, func() []tb.Transfer {
 			return ledger.AppendReturnVoid(nil, lawReturn, lawOriginal, 3, false, lawClosed.Reason)
 		}, lawClosed},
@@ -82,25 +93,29 @@ func TestBrokenChainsAreNoticed(t *testing.T) {
 			return func() { checkChain(c.purpose, change(c.chain()), c.outcome) }
 		}
 		linked := tb.TransferFlags{Linked: true}.ToUint16()
-		mustBreak(t, "all transfers of a chain but the last are linked", changed(func(chain []tb.Transfer) []tb.Transfer {
-			chain[0].Flags ^= linked
-			return chain
-		}))
-		mustBreak(t, "all transfers of a chain but the last are linked", changed(func(chain []tb.Transfer) []tb.Transfer {
-			last := len(chain) - 1
-			if c.name == "hold of a return" {
-				last--
-			}
-			chain[last].Flags ^= linked
-			return chain
-		}))
+		mustBreak(t, "all transfers of a chain but the last are linked",
+			changed(func(chain []tb.Transfer) []tb.Transfer {
+				chain[0].Flags ^= linked
+				return chain
+			}))
+		mustBreak(t, "all transfers of a chain but the last are linked",
+			changed(func(chain []tb.Transfer) []tb.Transfer {
+				last := len(chain) - 1
+				if c.name == "hold of a return" {
+					last--
+				}
+				chain[last].Flags ^= linked
+				return chain
+			}))
 		if c.purpose == chainReceipt {
 			mustBreak(t, "a receipt is one transfer of zero", changed(func(chain []tb.Transfer) []tb.Transfer {
 				chain[0].Amount = tb.ToUint128(1)
 				return chain
 			}))
 		} else {
-			mustBreak(t, "a chain has 2 to 4 legs", changed(func(chain []tb.Transfer) []tb.Transfer { return lastLegs(chain, 1) }))
+			mustBreak(t, "a chain has 2 to 4 legs", changed(func(chain []tb.Transfer) []tb.Transfer {
+				return lastLegs(chain, 1)
+			}))
 			mustBreak(t, "a chain has 2 to 4 legs", changed(func(chain []tb.Transfer) []tb.Transfer {
 				leg := lastLegs(chain, 2)[0]
 				return append([]tb.Transfer{leg, leg, leg}, lastLegs(chain, 2)...)
@@ -112,12 +127,15 @@ func TestBrokenChainsAreNoticed(t *testing.T) {
 		}
 		if c.purpose == chainReserve {
 			for _, change := range []func(*tb.Transfer){
-				func(leg *tb.Transfer) { leg.Amount = tb.ToUint128(99) }, func(leg *tb.Transfer) { leg.Timeout++ }, func(leg *tb.Transfer) { leg.Timeout = 0 },
+				func(leg *tb.Transfer) {
+					leg.Amount = tb.ToUint128(99)
+				}, func(leg *tb.Transfer) { leg.Timeout++ }, func(leg *tb.Transfer) { leg.Timeout = 0 },
 			} {
-				mustBreak(t, "the legs of a hold have one amount and one timeout", changed(func(chain []tb.Transfer) []tb.Transfer {
-					change(&chain[1])
-					return chain
-				}))
+				mustBreak(t, "the legs of a hold have one amount and one timeout",
+					changed(func(chain []tb.Transfer) []tb.Transfer {
+						change(&chain[1])
+						return chain
+					}))
 			}
 			continue
 		}
@@ -127,7 +145,8 @@ func TestBrokenChainsAreNoticed(t *testing.T) {
 				return chain
 			}))
 		}
-		for _, other := range []payment.Outcome{{Settled: !c.outcome.Settled, Reason: c.outcome.Reason}, {Settled: c.outcome.Settled, Reason: pix.ReasonPayeeBlocked}} {
+		for _, other := range []payment.Outcome{{Settled: !c.outcome.Settled, Reason: c.outcome.Reason},
+			{Settled: c.outcome.Settled, Reason: pix.ReasonPayeeBlocked}} {
 			mustBreak(t, "a verdict is the order's outcome", func() { checkChain(c.purpose, c.chain(), other) })
 		}
 		if !c.outcome.Settled { // a rejection without a reason would be read as settled
@@ -152,11 +171,14 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 
 // newLawPartition returns a partition with a payment in flight, which waits for its bank.
 func newLawPartition() (*partition, *flight) {
-	c := &common{register: known{register.After(), true}, room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20, PSPShare: 0.25, PayerShare: 0.25}, time.Now()), log: zap.NewNop(), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
+	c := &common{register: known{register.After(), true},
+		room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20, PSPShare: 0.25, PayerShare: 0.25},
+			time.Now()), log: zap.NewNop(), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
 	c.metrics = newMetrics(prometheus.NewRegistry(), c.room)
 	p := newPartition(c, nil, 0, stream.Hint{}, true)
 	f := &flight{kind: paymentKind{}, record: &kgo.Record{Offset: 7}}
-	f.payment, _ = payment.Begin(pix.Order{ID: lawID, Content: lawContent, AcceptedAt: time.Now()}, time.Now(), time.Minute, pix.ReasonNone)
+	f.payment, _ = payment.Begin(pix.Order{ID: lawID, Content: lawContent, AcceptedAt: time.Now()}, time.Now(),
+		time.Minute, pix.ReasonNone)
 	p.flights[lawID] = f
 	return p, f
 }
@@ -166,7 +188,9 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 	p, f := newLawPartition()
 	f.writing = chainReserve
 	f.payment.Outcome = lawSettled
-	mustBreak(t, "an order has one chain under way", func() { p.write(f, chainPost, ledger.AppendPost(nil, lawID, false)) })
+	mustBreak(t, "an order has one chain under way", func() {
+		p.write(f, chainPost, ledger.AppendPost(nil, lawID, false))
+	})
 	f.writing = chainNone
 	mustBreak(t, "a verdict is the order's outcome", func() {
 		p.write(f, chainVoid, ledger.AppendVoid(nil, lawID, false, lawClosed.Reason))
@@ -178,9 +202,13 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 	f.decided, f.verdict = true, lawClosed
 	mustBreak(t, "a report is the verdict in the ledger", func() { p.perform(f, report, now) }) // another one
 
-	mustBreak(t, "an id is in flight once", func() { p.begin(arrival{order: f.payment.Order, kind: paymentKind{}}, pix.ReasonNone, now) })
+	mustBreak(t, "an id is in flight once", func() {
+		p.begin(arrival{order: f.payment.Order, kind: paymentKind{}}, pix.ReasonNone, now)
+	})
 	mustBreak(t, "an order ends once", func() { p.end(&flight{payment: f.payment}, now) })
-	mustBreak(t, "a dead letter is acknowledged once", func() { p.handle(&event{kind: deadLettered, record: f.record}, now) })
+	mustBreak(t, "a dead letter is acknowledged once", func() {
+		p.handle(&event{kind: deadLettered, record: f.record}, now)
+	})
 
 	p, f = newLawPartition()
 	p.room.AddToShare("10000001")

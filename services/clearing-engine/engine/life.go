@@ -129,7 +129,9 @@ func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 	if why != nil {
 		p.offsets.take(record.Offset)
 		p.deadLetters++
-		p.keep(p.encoder.unreadableRecord(record, why), record, why.invalid, func() { p.inbox.put(event{kind: deadLettered, record: record}) })
+		p.keep(p.encoder.unreadableRecord(record, why), record, why.invalid, func() {
+			p.inbox.put(event{kind: deadLettered, record: record})
+		})
 		return
 	}
 	a, invalid := p.message.decode(own(record))
@@ -289,7 +291,8 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		command = f.payment.Reserved(reservation)
 	} else {
 		p.engine.crash.Pass(afterPhase2Answered)
-		if purpose == chainVoid && result.Code == ledger.CodeLeg4 { // only leg 4 cannot be voided: it must not keep the money
+		// only leg 4 cannot be voided: it must not keep the money
+		if purpose == chainVoid && result.Code == ledger.CodeLeg4 {
 			f.capped = false
 			p.perform(f, payment.Command{Action: payment.Void, Reason: f.payment.Outcome.Reason}, now)
 			return
@@ -321,7 +324,8 @@ func (p *partition) respond(r *response, now time.Time) {
 		p.engine.metrics.responses.invalid.Inc()
 		if counts := p.engine.unasked.add(r.psp); counts != nil {
 			p.engine.log.Warn("dropped responses of PSPs that were not asked, such as this one",
-				zap.Stringer("end_to_end_id", r.id), zap.String("asked", string(f.payment.Order.Payee.ISPB)), zap.Any("by_ispb", counts))
+				zap.Stringer("end_to_end_id", r.id), zap.String("asked", string(f.payment.Order.Payee.ISPB)),
+				zap.Any("by_ispb", counts))
 		}
 		return
 	case !f.payment.WaitsForBank():
@@ -409,7 +413,8 @@ func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 func (p *partition) released(f *flight, result ledger.Result, now time.Time) {
 	switch {
 	case !result.OK():
-		p.effects.fail(fmt.Errorf("order %s: the release of its cap has the unexpected result %s", f.payment.Order.ID, result.Status))
+		p.effects.fail(fmt.Errorf("order %s: the release of its cap has the unexpected result %s", f.payment.Order.ID,
+			result.Status))
 	case f.judgement.reason != pix.ReasonNone:
 		p.perform(f, payment.Command{Action: payment.DeadLetter, Reason: f.judgement.reason}, now)
 	default:

@@ -51,7 +51,8 @@ func (e *Engine) name(ctx context.Context, partition int32) error {
 		return err
 	}
 	e.named.Store(partition, true)
-	e.log.Info("named the log of a partition in the ledger", zap.Uint32("log", o.Log), zap.Int32("partition", partition), zap.Int64("offset", o.Offset))
+	e.log.Info("named the log of a partition in the ledger", zap.Uint32("log", o.Log),
+		zap.Int32("partition", partition), zap.Int64("offset", o.Offset))
 	return nil
 }
 
@@ -87,7 +88,8 @@ func (e *Engine) checkLog(ctx context.Context) {
 			return
 		}
 		if now := watch.Found; err == nil && (now.Ledger != e.identity || now.Log != e.logNumber) {
-			e.fail(fmt.Errorf("the topics take another ledger or log than at the start of this engine: ledger %s and log %d, before %s and %d; bootstrap gave one up while it ran", now.Ledger, now.Log, e.identity, e.logNumber))
+			e.fail(fmt.Errorf("the topics take another ledger or log than at the start of this engine: ledger %s and log %d, before %s and %d; bootstrap gave one up while it ran",
+				now.Ledger, now.Log, e.identity, e.logNumber))
 			return
 		}
 		e.restoreCommits(ctx)

@@ -87,7 +87,8 @@ func TestTheLogIsNamedBeforeAnythingIsClearedAndOnlyOnce(t *testing.T) {
 		if len(names) != 1 || names[0].Log != 1 || names[0].Partition != 0 || names[0].Offset != 0 {
 			t.Fatalf("the ledger has %+v", names)
 		}
-		if named, held := w.ledger.of(ledger.CodeOrigin)[0].Timestamp, w.ledger.of(ledger.CodeLeg1)[0].Timestamp; held < named {
+		if named, held := w.ledger.of(ledger.CodeOrigin)[0].Timestamp,
+			w.ledger.of(ledger.CodeLeg1)[0].Timestamp; held < named {
 			t.Errorf("a payment was held at %d, before the log was named at %d", held, named)
 		}
 		again := w.start()
@@ -107,7 +108,8 @@ func TestALogThatExistsIsAdopted(t *testing.T) {
 		for range 3 {
 			w.pay()
 		}
-		if _, err := kadm.NewClient(w.client).DeleteRecords(w.t.Context(), kadm.Offsets{stream.Payments: {0: {Topic: stream.Payments, At: 1}}}); err != nil {
+		if _, err := kadm.NewClient(w.client).DeleteRecords(w.t.Context(),
+			kadm.Offsets{stream.Payments: {0: {Topic: stream.Payments, At: 1}}}); err != nil {
 			t.Fatal(err)
 		}
 		e := w.start()
@@ -154,7 +156,8 @@ func TestATopicMadeAnewUnderARunningEngineStopsIt(t *testing.T) {
 func TestATopicThatWasCutIsRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.settle(3)
-		if _, err := kadm.NewClient(w.client).DeleteRecords(w.t.Context(), kadm.Offsets{stream.Payments: {0: {Topic: stream.Payments, At: 2}}}); err != nil {
+		if _, err := kadm.NewClient(w.client).DeleteRecords(w.t.Context(),
+			kadm.Offsets{stream.Payments: {0: {Topic: stream.Payments, At: 2}}}); err != nil {
 			t.Fatal(err)
 		}
 		w.refuses("partition 0 of pix.payments begins at offset 2, and the ledger's log begins at 0")
@@ -203,7 +206,8 @@ func TestAStrangersCommitCountsForNothing(t *testing.T) {
 	}
 }
 
-// An older copy of the ledger is put back under an engine that runs. It notices with its next pulse, although nobody pays.
+// An older copy of the ledger is put back under an engine that runs. It notices with its next pulse, although nobody
+// pays.
 func TestAnOlderLedgerIsNoticedWithAPulse(t *testing.T) {
 	inWorld(t, func(w *world) {
 		defer w.bank()()
@@ -300,7 +304,8 @@ func TestAnOlderLedgerIsNoticedAtAJoin(t *testing.T) {
 func TestWhatWasToldIsFinished(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.settle(3)
-		if _, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, hostile.Garbage(time.Now().UnixMilli()).Encode()); err != nil {
+		if _, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0,
+			hostile.Garbage(time.Now().UnixMilli()).Encode()); err != nil {
 			t.Fatal(err)
 		}
 		e := w.start()
@@ -314,7 +319,9 @@ func TestWhatWasToldIsFinished(t *testing.T) {
 		w.checkpoint(-1, "")
 		defer w.bank()()
 		e = w.start()
-		w.await("the open payment", func() bool { return len(w.reports()[open.String()]) == 1 && w.committed() == end+1 })
+		w.await("the open payment", func() bool {
+			return len(w.reports()[open.String()]) == 1 && w.committed() == end+1
+		})
 		if reports, letters := w.records(stream.Settlements), w.deadLetters(); len(reports) != 4 || len(letters) != 1 {
 			t.Errorf("%d reports of 4 payments, %d dead letters", len(reports), len(letters))
 		}
@@ -362,14 +369,16 @@ func TestAHangingTransactionIsNamed(t *testing.T) {
 		first := w.pay()
 		w.await("the report", func() bool { return len(w.reports()[first.String()]) == 1 })
 
-		hanging := w.connect(kgo.TransactionalID("hanging"), kgo.TransactionTimeout(10*time.Minute), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		hanging := w.connect(kgo.TransactionalID("hanging"), kgo.TransactionTimeout(10*time.Minute),
+			kgo.ProducerBatchCompression(kgo.NoCompression()))
 		defer hanging.Close()
 		if err := hanging.BeginTransaction(); err != nil {
 			t.Fatal(err)
 		}
 		order := w.order()
 		value, _ := order.MarshalVT()
-		if err := hanging.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}).FirstErr(); err != nil {
+		if err := hanging.ProduceSync(w.t.Context(),
+			&kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -383,7 +392,8 @@ func TestAHangingTransactionIsNamed(t *testing.T) {
 				t.Errorf("it says %q, without %q", said, part)
 			}
 		}
-		for _, series := range []string{`pix_partitions_standing{partition="0"} 1`, `pix_partitions_standing{partition="1"} 0`} {
+		for _, series := range []string{`pix_partitions_standing{partition="0"} 1`,
+			`pix_partitions_standing{partition="1"} 0`} {
 			if said := w.telemetry("/metrics"); !bytes.Contains(said, []byte(series)) {
 				t.Errorf("there is no %s in the metrics", series)
 			}
@@ -425,7 +435,8 @@ func TestAnUnfinishedPaymentIsNamedOnlyAfterItsDeadline(t *testing.T) {
 		stuck := w.pay()
 		w.await("the engine to name it", func() bool {
 			said := w.problems()[needProgress]
-			return strings.Contains(said, stuck.String()) && strings.Contains(said, "offset 1") && strings.Contains(said, "waits for the ledger to write its reserve")
+			return strings.Contains(said, stuck.String()) && strings.Contains(said, "offset 1") &&
+				strings.Contains(said, "waits for the ledger to write its reserve")
 		})
 		w.ledger.comeBack()
 		w.await("the engine to be ready", func() bool { return len(w.problems()) == 0 })

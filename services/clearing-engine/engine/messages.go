@@ -28,7 +28,8 @@ func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 	m.payer, m.payee = pixv1.Account{}, pixv1.Account{}
 	m.order = pixv1.PaymentOrder{Payer: &m.payer, Payee: &m.payee}
 	if err := m.order.UnmarshalVTUnsafe(record.Value); err != nil {
-		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: fmt.Sprintf("%d bytes that are not a pix.v1.PaymentOrder: %v", len(record.Value), err)}
+		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value",
+			Detail: fmt.Sprintf("%d bytes that are not a pix.v1.PaymentOrder: %v", len(record.Value), err)}
 	}
 	var a arrival
 	var err error
@@ -88,13 +89,16 @@ func (m *orderMessage) payment(record *kgo.Record) (arrival, error) {
 func (m *orderMessage) returnOrder(record *kgo.Record) (arrival, error) {
 	o := &m.order
 	// The decoder leaves a missing account empty, not nil.
-	if o.EndToEndId != "" || m.payer.SizeVT()+m.payee.SizeVT() > 0 || o.AmountCentavos != 0 || o.AcceptedAtUnixMs != 0 || o.RemittanceInformation != "" {
-		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "return_order", Detail: "a return must not have the fields of a payment beside it"}
+	if o.EndToEndId != "" || m.payer.SizeVT()+m.payee.SizeVT() > 0 || o.AmountCentavos != 0 ||
+		o.AcceptedAtUnixMs != 0 || o.RemittanceInformation != "" {
+		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "return_order",
+			Detail: "a return must not have the fields of a payment beside it"}
 	}
 	message := o.ReturnOrder
 	r, err := pix.ReturnDraft{
-		ReturnID: message.ReturnId, OriginalEndToEndID: message.OriginalEndToEndId, AmountCentavos: message.AmountCentavos,
-		ReasonCode: message.ReasonCode, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
+		ReturnID: message.ReturnId, OriginalEndToEndID: message.OriginalEndToEndId,
+		AmountCentavos: message.AmountCentavos,
+		ReasonCode:     message.ReasonCode, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 	}.Validate(record.Timestamp)
 	return arrival{order: payment.OrderOf(r), kind: &returnKind{Return: r}, record: record}, err
 }
@@ -152,7 +156,8 @@ func (e *encoder) settlementReport(f *flight) *kgo.Record {
 	order, outcome := &f.payment.Order, f.payment.Outcome
 	message := pixv1.SettlementReport{
 		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
-		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: outcome.Reason.String(), AmountCentavos: order.AmountCentavos,
+		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: outcome.Reason.String(),
+		AmountCentavos: order.AmountCentavos,
 	}
 	if outcome.Settled {
 		message.Status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
@@ -183,7 +188,8 @@ func deadLetter(source *kgo.Record, invalid *pix.Invalid) *pixv1.DeadLetter {
 	return &pixv1.DeadLetter{
 		Topic: source.Topic, Partition: source.Partition, Offset: source.Offset,
 		ReasonCode: invalid.Reason.String(), Reason: invalid.Error(),
-		PayloadSizeBytes: uint64(len(source.Value)), Payload: source.Value[:min(len(source.Value), stream.DeadLetterPayloadBytesMax)],
+		PayloadSizeBytes: uint64(len(source.Value)),
+		Payload:          source.Value[:min(len(source.Value), stream.DeadLetterPayloadBytesMax)],
 	}
 }
 

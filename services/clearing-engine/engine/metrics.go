@@ -58,44 +58,69 @@ func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 		return register.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds})
 	}
 	wrongTimes := counters("pix_wrong_times_total",
-		"Times that were left out of pix_hop_seconds and of pix_payment_seconds (of: payment), because a clock or a sender's timestamp must be wrong: future (it began more than 5 s after its end), past (it took more than a day).", "of", "begin")
+		"Times that were left out of pix_hop_seconds and of pix_payment_seconds (of: payment), because a clock or a sender's timestamp must be wrong: future (it began more than 5 s after its end), past (it took more than a day).",
+		"of", "begin")
 	m := &metrics{
 		began: time.Now(),
 		paymentOutcomes: newOutcomes(counters("pix_payments_total",
-			"Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.", "status", "reason"), pix.ReasonsOf(pix.OfPayment)),
+			"Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
+			"status", "reason"), pix.ReasonsOf(pix.OfPayment)),
 		returnOutcomes: newOutcomes(counters("pix_returns_total",
-			"Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.", "status", "reason"), pix.ReasonsOf(pix.OfReturn)),
+			"Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
+			"status", "reason"), pix.ReasonsOf(pix.OfReturn)),
 		returned: counter("pix_returned_centavos_total",
 			"Money given back by returns that were reported as settled; a redelivery that reports again counts again. The ledger has the true sum."),
-		deadLetters: counters("pix_dead_letters_total", "Messages that could not become a payment, by reason code.", "reason"),
-		redelivered: counter("pix_payments_redelivered_total", "Payments whose phase 1 was in the ledger already when they arrived: absorbed, not repeated."),
-		joined:      counter("pix_payments_joined_total", "Messages that ended with an order in flight of the same EndToEndId and content: its report is theirs. Together with reports and dead letters, each message that ends counts once."),
-		skipped:     counter("pix_payments_skipped_total", "Records delivered again although the last commit knew them as finished."),
+		deadLetters: counters("pix_dead_letters_total",
+			"Messages that could not become a payment, by reason code.", "reason"),
+		redelivered: counter("pix_payments_redelivered_total",
+			"Payments whose phase 1 was in the ledger already when they arrived: absorbed, not repeated."),
+		joined: counter("pix_payments_joined_total",
+			"Messages that ended with an order in flight of the same EndToEndId and content: its report is theirs. Together with reports and dead letters, each message that ends counts once."),
+		skipped: counter("pix_payments_skipped_total",
+			"Records delivered again although the last commit knew them as finished."),
 		refusals: counters("pix_refused_total",
-			"Orders and copies that this engine refused to protect others, by the PSP that sent them (other: none of its accounts has been met here) and reason code: LQ02, LQ09, LQ10, LQ11.", "ispb", "reason"),
+			"Orders and copies that this engine refused to protect others, by the PSP that sent them (other: none of its accounts has been met here) and reason code: LQ02, LQ09, LQ10, LQ11.",
+			"ispb", "reason"),
 		responses: newResponses(counters("pix_authorization_responses_total",
-			"Responses of receiving PSPs: used, late (the payment no longer waits, or its deadline has passed), unknown (no such payment in flight), invalid (undecodable, or of another PSP), unreadable (a batch that no client can read, counted once).", "fate")),
-		forged:  counter("pix_responses_forged_total", "Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
-		recoded: counter("pix_responses_recoded_total", "Rejections by a bank with a reason code of the ledger or the engine: reported as LQ03."),
-		chains:  newChains(counters("pix_ledger_chains_total", "Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
+			"Responses of receiving PSPs: used, late (the payment no longer waits, or its deadline has passed), unknown (no such payment in flight), invalid (undecodable, or of another PSP), unreadable (a batch that no client can read, counted once).",
+			"fate")),
+		forged: counter("pix_responses_forged_total",
+			"Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
+		recoded: counter("pix_responses_recoded_total",
+			"Rejections by a bank with a reason code of the ledger or the engine: reported as LQ03."),
+		chains: newChains(counters("pix_ledger_chains_total",
+			"Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
 		hops: newHops(register.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
-			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"}), wrongTimes),
-		acceptToReport: newStopwatch(histogram("pix_payment_seconds", "Time from a payment's acceptance by the payer's PSP to its acknowledged report."), wrongTimes, "payment"),
-		startToSettled: gauge("pix_start_to_settled_seconds", "Time from the start of this process, or from the writing of the payment if that was later, to its first settlement; 0 before."),
-		lastSettled:    gauge("pix_last_settled_timestamp_seconds", "When this process settled its latest payment, as Unix time; 0 before."),
-		commits:        counters("pix_offset_commits_total", "Offset commits by result (ok, failed), and those met that are not of an engine (foreign): they count for nothing.", "result"),
-		commitSeconds:  histogram("pix_offset_commit_seconds", "Time of an offset commit."),
-		rebalances:     counters("pix_rebalances_total", "Changes of this engine's partitions: assigned, revoked (handed over), lost (taken away).", "kind"),
-		partitions:     gauge("pix_partitions_owned", "Partitions of pix.payments that this engine clears."),
+			Help:    "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).",
+			Buckets: seconds}, []string{"hop"}), wrongTimes),
+		acceptToReport: newStopwatch(
+			histogram("pix_payment_seconds",
+				"Time from a payment's acceptance by the payer's PSP to its acknowledged report."),
+			wrongTimes, "payment"),
+		startToSettled: gauge("pix_start_to_settled_seconds",
+			"Time from the start of this process, or from the writing of the payment if that was later, to its first settlement; 0 before."),
+		lastSettled: gauge("pix_last_settled_timestamp_seconds",
+			"When this process settled its latest payment, as Unix time; 0 before."),
+		commits: counters("pix_offset_commits_total",
+			"Offset commits by result (ok, failed), and those met that are not of an engine (foreign): they count for nothing.",
+			"result"),
+		commitSeconds: histogram("pix_offset_commit_seconds", "Time of an offset commit."),
+		rebalances: counters("pix_rebalances_total",
+			"Changes of this engine's partitions: assigned, revoked (handed over), lost (taken away).", "kind"),
+		partitions: gauge("pix_partitions_owned", "Partitions of pix.payments that this engine clears."),
 		standing: register.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_partitions_standing",
-			Help: "Of each partition of this engine: 1 if it stands still although there is work; /readyz and the log say at which record, and why."}, []string{"partition"}),
+			Help: "Of each partition of this engine: 1 if it stands still although there is work; /readyz and the log say at which record, and why."},
+			[]string{"partition"}),
 		clockSkew: gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
 	}
 	registry.MustRegister(newByPSP(r))
 	register.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
 		Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.InFlight(); return float64(n) })
 	register.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_in_flight_bytes",
-		Help: "Bytes of the messages of payments in flight."}, func() float64 { _, b := r.InFlight(); return float64(b) })
+		Help: "Bytes of the messages of payments in flight."}, func() float64 {
+		_, b := r.InFlight()
+		return float64(b)
+	})
 	// Known from the start: a rate does not see the first event of a counter that appears with it.
 	for _, result := range []string{"ok", "failed"} {
 		m.commits.WithLabelValues(result)
@@ -166,7 +191,8 @@ func (s stopwatch) observe(took time.Duration) {
 type responses struct{ used, late, unknown, invalid, unreadable prometheus.Counter }
 
 func newResponses(v *prometheus.CounterVec) responses {
-	return responses{v.WithLabelValues("used"), v.WithLabelValues("late"), v.WithLabelValues("unknown"), v.WithLabelValues("invalid"), v.WithLabelValues("unreadable")}
+	return responses{v.WithLabelValues("used"), v.WithLabelValues("late"), v.WithLabelValues("unknown"),
+		v.WithLabelValues("invalid"), v.WithLabelValues("unreadable")}
 }
 
 // outcomes counts reported payments, or returns. The set of reasons is closed.
@@ -216,7 +242,8 @@ func (c *chains) count(purpose chainPurpose, status tb.CreateTransferResult) {
 }
 
 // protecting are the reasons with which an engine refuses orders to protect others.
-var protecting = []pix.Reason{pix.ReasonPayeePSPBusy, pix.ReasonTooManyCopies, pix.ReasonTooLate, pix.ReasonTooManyReturns}
+var protecting = []pix.Reason{pix.ReasonPayeePSPBusy, pix.ReasonTooManyCopies, pix.ReasonTooLate,
+	pix.ReasonTooManyReturns}
 
 // otherPSP is the label of PSPs that have not been met here: anybody can invent names of banks.
 const otherPSP = "other"
@@ -241,9 +268,14 @@ func newByPSP(r *room.Room) byPSP {
 	}
 	return byPSP{r,
 		describe("pix_payments_waiting_for_psp", "Payments that wait for the response of a receiving PSP.", "ispb"),
-		describe("pix_payments_stuck_at_psp", "Of the payments that wait for a receiving PSP, those that make it a silent one: older than 5 s, or all of them if it answers nothing.", "ispb"),
-		describe("pix_payer_share_taken", "Places of the room that are taken because of a sending PSP (other: none of its accounts has been met here): by waiting (copies, returns, dead letters on their way), by questions (to silent PSPs).", "ispb", "by"),
-		describe("pix_payer_share_size", "Places of the room that each sending PSP may have, for each value of the label by of pix_payer_share_taken."),
+		describe("pix_payments_stuck_at_psp",
+			"Of the payments that wait for a receiving PSP, those that make it a silent one: older than 5 s, or all of them if it answers nothing.",
+			"ispb"),
+		describe("pix_payer_share_taken",
+			"Places of the room that are taken because of a sending PSP (other: none of its accounts has been met here): by waiting (copies, returns, dead letters on their way), by questions (to silent PSPs).",
+			"ispb", "by"),
+		describe("pix_payer_share_size",
+			"Places of the room that each sending PSP may have, for each value of the label by of pix_payer_share_taken."),
 	}
 }
 

@@ -110,14 +110,17 @@ func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
 
 func TestForeignMetadataIsNoHint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.String(), func(s string) string { return "1:" + s })).Draw(t, "metadata")
+		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.String(), func(s string) string {
+			return "1:" + s
+		})).Draw(t, "metadata")
 		stream.ReadHint(7, text) // must not panic
 	})
 	if h := stream.ReadHint(7, "somebody else's"); h.Holds(7) || h.Holds(8) {
 		t.Fatal("foreign metadata counts as a hint")
 	}
 	// A hint of an earlier log must not skip records of a new one.
-	h := stream.ReadHint(100, stream.WriteHint(100, finishedSpans([]entry{{100, 100, false, true}, {101, 101, true, true}}), 102))
+	h := stream.ReadHint(100,
+		stream.WriteHint(100, finishedSpans([]entry{{100, 100, false, true}, {101, 101, true, true}}), 102))
 	o := newOffsets(h)
 	for i := range int64(200) {
 		if o.track(i, i) {
@@ -207,6 +210,7 @@ func TestHintHoldsADeadlineOfSilentPayments(t *testing.T) {
 		}
 	}
 	if again != silent {
-		t.Errorf("%d records would be delivered again, %d are unfinished; the hint has %d bytes", again, silent, len(text))
+		t.Errorf("%d records would be delivered again, %d are unfinished; the hint has %d bytes", again,
+			silent, len(text))
 	}
 }

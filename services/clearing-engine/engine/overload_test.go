@@ -41,7 +41,8 @@ func TestOverloadLeavesNoSecondsWithoutSettlements(t *testing.T) {
 				t.Fatal(err)
 			}
 			count[report.ReasonCode]++
-			if i := int(record.Timestamp.Sub(began) / (20 * time.Second)); report.Status == settled && i < len(per20Seconds) {
+			if i := int(record.Timestamp.Sub(began) / (20 * time.Second)); report.Status == settled &&
+				i < len(per20Seconds) {
 				per20Seconds[i]++
 			}
 		}
@@ -73,8 +74,10 @@ func TestARedeliveryIsNotTooLate(t *testing.T) {
 		w.ledger.set(func() { w.ledger.pace = 0 })
 		orders := []*pixv1.PaymentOrder{w.order(), w.order(), w.order()}
 		known, unknown, young := orders[0], orders[1], orders[2]
-		if _, err := w.ledger.CreateTransfers(ledger.AppendReserve(nil, pix.EndToEndID([]byte(known.EndToEndId)), pix.Content{
-			Payer: accountOf(known.Payer), Payee: accountOf(known.Payee), AmountCentavos: known.AmountCentavos}, 60)); err != nil {
+		if _, err := w.ledger.CreateTransfers(
+			ledger.AppendReserve(nil, pix.EndToEndID([]byte(known.EndToEndId)), pix.Content{
+				Payer: accountOf(known.Payer), Payee: accountOf(known.Payee), AmountCentavos: known.AmountCentavos},
+				60)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Second)
@@ -88,7 +91,9 @@ func TestARedeliveryIsNotTooLate(t *testing.T) {
 				t.Errorf("the report is %v, want %q", report, want)
 			}
 		}
-		if found, _ := w.ledger.LookupTransfers(ledger.AppendTraceIDs(nil, pix.EndToEndID([]byte(unknown.EndToEndId)))); len(found) != 1 || found[0].Code != ledger.CodeReceipt {
+		if found, _ := w.ledger.LookupTransfers(
+			ledger.AppendTraceIDs(nil, pix.EndToEndID([]byte(unknown.EndToEndId)))); len(found) != 1 ||
+			found[0].Code != ledger.CodeReceipt {
 			t.Errorf("the ledger holds %+v of what was refused", found)
 		}
 		if _, err := e.end(); err != nil {
@@ -136,7 +141,8 @@ func TestACommitSaysWhatIsTaken(t *testing.T) {
 	inWorld(t, func(w *world) {
 		e := w.start()
 		taken := func() int64 {
-			offsets, err := kadm.NewClient(w.client).FetchOffsetsForTopics(w.t.Context(), stream.EngineGroup, stream.Payments)
+			offsets, err := kadm.NewClient(w.client).FetchOffsetsForTopics(w.t.Context(), stream.EngineGroup,
+				stream.Payments)
 			if errors.Is(err, kerr.GroupIDNotFound) {
 				return -1 // no engine has joined yet
 			} else if err != nil {
@@ -156,7 +162,8 @@ func TestACommitSaysWhatIsTaken(t *testing.T) {
 		order := w.order()
 		w.send(order.EndToEndId, order)
 		w.send(order.EndToEndId, order) // waits for the one before
-		if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("no order")}).FirstErr(); err != nil {
+		if err := w.client.ProduceSync(w.t.Context(),
+			&kgo.Record{Topic: stream.Payments, Value: []byte("no order")}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 		w.await("all", func() bool { return taken() == 4 })

@@ -58,7 +58,8 @@ func (e *Engine) overtake(p *partition, to int64) {
 	defer e.ownedMu.RUnlock()
 	p.orders.mu.Lock()
 	defer p.orders.mu.Unlock()
-	if from := p.orders.next; e.owned[p.number] == p && !p.orders.broken && from < to && e.setAside(p, stream.Span{From: from, To: to}) {
+	if from := p.orders.next; e.owned[p.number] == p && !p.orders.broken && from < to &&
+		e.setAside(p, stream.Span{From: from, To: to}) {
 		p.orders.goOn(to)
 	}
 }
@@ -72,11 +73,13 @@ func (e *Engine) setAside(p *partition, r stream.Span) bool {
 		return false
 	}
 	if len(o.ranges) == 0 {
-		e.log.Warn("orders wait for nearly their deadline, and longer and longer: younger ones overtake them", zap.Int32("partition", p.number), zap.Int64("from_offset", r.From), zap.Int64("to_offset", r.To))
+		e.log.Warn("orders wait for nearly their deadline, and longer and longer: younger ones overtake them",
+			zap.Int32("partition", p.number), zap.Int64("from_offset", r.From), zap.Int64("to_offset", r.To))
 		o.position = newPosition(e.overtakenReader, stream.Payments, p.number, r.From)
 		// Records that were polled before the partition was lost may come now: they are dropped.
 		o.position.until, o.position.fresh = r.To, false
-		e.overtakenReader.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(r.From)}})
+		e.overtakenReader.AddConsumePartitions(
+			map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(r.From)}})
 	}
 	o.ranges = append(o.ranges, r)
 	p.offsets.overtake(r.To)

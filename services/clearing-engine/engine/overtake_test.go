@@ -113,12 +113,17 @@ func TestAHintShowsWhatWasOvertaken(t *testing.T) {
 		hint stream.Hint
 		want int64
 	}{
-		"nothing":                   {stream.Hint{Taken: -1}, 0},
-		"in flight":                 {stream.Hint{Base: 1000, Spans: spans(stream.Span{From: 1100, To: 1200}), Taken: 1300}, 0},
-		"one":                       {stream.Hint{Base: 1000, Spans: spans(stream.Span{From: 1101, To: 1200}), Taken: 1300}, 1101},
-		"two":                       {stream.Hint{Base: 1000, Spans: spans(stream.Span{From: 1500, To: 1600}, stream.Span{From: 2000, To: 2001}, stream.Span{From: 2050, To: 2060}), Taken: 2060}, 2000},
-		"above nothing is finished": {stream.Hint{Base: 1000, Spans: spans(stream.Span{From: 1010, To: 1020}), Taken: 1121}, 1121},
-		"nothing is finished":       {stream.Hint{Base: 1000, Taken: 1101}, 1101},
+		"nothing": {stream.Hint{Taken: -1}, 0},
+		"in flight": {
+			stream.Hint{Base: 1000, Spans: spans(stream.Span{From: 1100, To: 1200}), Taken: 1300}, 0},
+		"one": {
+			stream.Hint{Base: 1000, Spans: spans(stream.Span{From: 1101, To: 1200}), Taken: 1300}, 1101},
+		"two": {
+			stream.Hint{Base: 1000, Spans: spans(stream.Span{From: 1500, To: 1600}, stream.Span{From: 2000, To: 2001},
+				stream.Span{From: 2050, To: 2060}), Taken: 2060}, 2000},
+		"above nothing is finished": {
+			stream.Hint{Base: 1000, Spans: spans(stream.Span{From: 1010, To: 1020}), Taken: 1121}, 1121},
+		"nothing is finished": {stream.Hint{Base: 1000, Taken: 1101}, 1101},
 	} {
 		if to := overtakenBelow(c.hint, 100); to != c.want {
 			t.Errorf("%s: overtaken up to %d, want %d", name, to, c.want)
@@ -134,12 +139,22 @@ func TestOnlyWhatWaitsLongerAndLongerIsOvertaken(t *testing.T) {
 		written, taken func(second int) int64 // up to which offset
 		want           bool
 	}{
-		"twice the capacity":        {func(s int) int64 { return 200 * int64(s) }, func(s int) int64 { return 100 * int64(s) }, true},
-		"a tenth too much":          {func(s int) int64 { return 110 * int64(s) }, func(s int) int64 { return 100 * int64(s) }, true},
-		"half of it":                {func(s int) int64 { return 50 * int64(s) }, func(s int) int64 { return 50 * int64(s) }, false},
-		"an outage":                 {func(s int) int64 { return 50 * int64(s) }, func(int) int64 { return 0 }, false},
-		"after an outage of 36 s":   {func(s int) int64 { return 50 * int64(s) }, func(s int) int64 { return min(50*int64(s), max(0, 100*int64(s-36))) }, false},
-		"a backlog that only waits": {func(s int) int64 { return 100 * int64(s) }, func(s int) int64 { return 100 * int64(max(0, s-30)) }, false},
+		"twice the capacity": {func(s int) int64 {
+			return 200 * int64(s)
+		}, func(s int) int64 { return 100 * int64(s) }, true},
+		"a tenth too much": {func(s int) int64 {
+			return 110 * int64(s)
+		}, func(s int) int64 { return 100 * int64(s) }, true},
+		"half of it": {func(s int) int64 {
+			return 50 * int64(s)
+		}, func(s int) int64 { return 50 * int64(s) }, false},
+		"an outage": {func(s int) int64 { return 50 * int64(s) }, func(int) int64 { return 0 }, false},
+		"after an outage of 36 s": {func(s int) int64 {
+			return 50 * int64(s)
+		}, func(s int) int64 { return min(50*int64(s), max(0, 100*int64(s-36))) }, false},
+		"a backlog that only waits": {func(s int) int64 {
+			return 100 * int64(s)
+		}, func(s int) int64 { return 100 * int64(max(0, s-30)) }, false},
 	} {
 		w, began, overtook := waited{}, time.Now(), false
 		for second := range 600 {
@@ -147,7 +162,8 @@ func TestOnlyWhatWaitsLongerAndLongerIsOvertaken(t *testing.T) {
 			next, end := c.taken(second), c.written(second)
 			w.observe(next, end, deadline, now)
 			to, found := w.younger(next, deadline-2*time.Second, deadline, now)
-			if overtook = overtook || found; found && (to <= next || to > end || to < c.written(second-12) || to > c.written(second-10)) {
+			if overtook = overtook || found; found &&
+				(to <= next || to > end || to < c.written(second-12) || to > c.written(second-10)) {
 				t.Errorf("%s, second %d: the record after %d is %d, the end is %d", name, second, next, to, end)
 			}
 			if found {
@@ -165,7 +181,8 @@ func TestOnlyWhatWaitsLongerAndLongerIsOvertaken(t *testing.T) {
 func (w *world) handDown(offset int64) {
 	w.t.Helper()
 	var commit kadm.Offsets
-	commit.Add(kadm.Offset{Topic: stream.Payments, Partition: 0, At: 0, LeaderEpoch: -1, Metadata: stream.WriteHint(0, slices.Values([]stream.Span(nil)), offset)})
+	commit.Add(kadm.Offset{Topic: stream.Payments, Partition: 0, At: 0, LeaderEpoch: -1,
+		Metadata: stream.WriteHint(0, slices.Values([]stream.Span(nil)), offset)})
 	if err := kadm.NewClient(w.client).CommitAllOffsets(w.t.Context(), stream.EngineGroup, commit); err != nil {
 		w.t.Fatal(err)
 	}
@@ -291,7 +308,8 @@ func TestAnUnreadableBatchWasOvertaken(t *testing.T) {
 				e := w.start(smallRoom)
 				w.await("the last offset", func() bool { return w.committed() == end })
 				if n := len(w.reports()); n != 22 || w.lettersOf(pix.ReasonUnreadable) != 3 {
-					t.Errorf("%d reports and %d dead letters of what cannot be read", n, w.lettersOf(pix.ReasonUnreadable))
+					t.Errorf("%d reports and %d dead letters of what cannot be read", n,
+						w.lettersOf(pix.ReasonUnreadable))
 				}
 				if _, err := e.end(); err != nil {
 					t.Error(err)
@@ -326,12 +344,17 @@ func TestWhatWasOvertakenAndForgottenIsFetchedAgain(t *testing.T) {
 // A partition may be lost and come back while records of it are on their way from the client. What
 // is below the new range is finished.
 func TestRecordsFromBeforeTheRangeAreDropped(t *testing.T) {
-	reader, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.Dialer(func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }))
+	reader, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"),
+		kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
+			return nil, net.ErrClosed
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	e := &Engine{common: common{config: &Config{ReturnsPerSecond: 1}, room: room.New(room.Limits{Payments: 100, Working: 100, Bytes: 1 << 20}, time.Now()), log: zap.NewNop()}, overtakenReader: reader}
+	e := &Engine{common: common{config: &Config{ReturnsPerSecond: 1},
+		room: room.New(room.Limits{Payments: 100, Working: 100, Bytes: 1 << 20}, time.Now()), log: zap.NewNop()},
+		overtakenReader: reader}
 	p := newPartition(&e.common, nil, 0, stream.Hint{}, true)
 	e.owned = map[int32]*partition{0: p}
 	p.offsets.begin(50)
@@ -382,7 +405,8 @@ func TestEnginesComeAndGoUnderOverload(t *testing.T) {
 			count[of[0].ReasonCode]++
 		}
 		for _, record := range w.records(stream.Settlements) {
-			if i := int(record.Timestamp.Sub(began) / (20 * time.Second)); i < len(per20Seconds) && reports[string(record.Key)][0].Status == settled {
+			if i := int(record.Timestamp.Sub(began) / (20 * time.Second)); i < len(per20Seconds) &&
+				reports[string(record.Key)][0].Status == settled {
 				per20Seconds[i]++
 			}
 		}

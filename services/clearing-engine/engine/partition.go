@@ -87,7 +87,8 @@ const returnsAtOnce = 2 * ledger.ReturnSlots
 func newPartition(c *common, effects effects, number int32, h stream.Hint, named bool) *partition {
 	owned, release := context.WithCancel(context.Background())
 	return &partition{
-		number: number, encoder: encoder{partition: number}, engine: c, effects: effects, inbox: newInbox(), offsets: newOffsets(h), named: named,
+		number: number, encoder: encoder{partition: number}, engine: c, effects: effects, inbox: newInbox(),
+		offsets: newOffsets(h), named: named,
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, room: c.room.Part(),
 		returns: room.NewRate(c.config.ReturnsPerSecond, returnsAtOnce),
 		owned:   owned, release: release, done: make(chan struct{}),

@@ -15,7 +15,8 @@ import (
 // paymentKind is the kind of payments. Everything about one is a function of its order.
 type paymentKind struct{}
 
-func (paymentKind) begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command) {
+func (paymentKind) begin(order pix.Order, now time.Time, patience time.Duration,
+	refusal pix.Reason) (payment.Payment, payment.Command) {
 	return payment.Begin(order, now, patience, refusal)
 }
 
@@ -23,7 +24,8 @@ func (paymentKind) barred(state *register.State, order *pix.Order) pix.Reason {
 	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {
 		return pix.ReasonInactivePSP
 	}
-	if bank := state.Participant(order.Payer.ISPB); bank != nil && bank.PaymentCapCentavos > 0 && order.AmountCentavos > uint64(bank.PaymentCapCentavos) {
+	if bank := state.Participant(order.Payer.ISPB); bank != nil && bank.PaymentCapCentavos > 0 &&
+		order.AmountCentavos > uint64(bank.PaymentCapCentavos) {
 		return pix.ReasonAboveCap
 	}
 	return pix.ReasonNone
@@ -62,10 +64,13 @@ func (paymentKind) reservationOf(result ledger.Result) (payment.Reservation, err
 		return payment.Reservation{Taken: true}, nil
 	}
 	switch result.Status {
-	case tb.TransferExceedsCredits, tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound, tb.TransferIDAlreadyFailed:
-		return payment.Reservation{Leg: int(result.Code), Reason: whyRefused[refusedLeg{result.Status, result.Code}]}, nil
+	case tb.TransferExceedsCredits, tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound,
+		tb.TransferIDAlreadyFailed:
+		return payment.Reservation{Leg: int(result.Code),
+			Reason: whyRefused[refusedLeg{result.Status, result.Code}]}, nil
 	}
-	return payment.Reservation{}, fmt.Errorf("phase 1 has the unexpected result %s at leg %d", result.Status, result.Code)
+	return payment.Reservation{},
+		fmt.Errorf("phase 1 has the unexpected result %s at leg %d", result.Status, result.Code)
 }
 
 // refusedLeg is the ledger's result of a phase 1 that it refused.
@@ -92,7 +97,8 @@ func (paymentKind) resolutionOf(result ledger.Result) (payment.Resolution, error
 		return payment.Written, nil
 	case result.Index != 0:
 		// The legs are written as one chain: if leg 1 went through, so did the others.
-	case result.Exists(), result.Status == tb.TransferPendingTransferAlreadyPosted, result.Status == tb.TransferPendingTransferAlreadyVoided:
+	case result.Exists(), result.Status == tb.TransferPendingTransferAlreadyPosted,
+		result.Status == tb.TransferPendingTransferAlreadyVoided:
 		return payment.Taken, nil
 	case result.Status == tb.TransferPendingTransferExpired:
 		return payment.Expired, nil
@@ -104,7 +110,8 @@ func (paymentKind) lookUp(ids []tb.Uint128, order *pix.Order) []tb.Uint128 {
 	return ledger.AppendTraceIDs(ids, order.ID)
 }
 
-func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, func(pix.Digest) bool, []tb.Uint128) {
+func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, func(pix.Digest) bool,
+	[]tb.Uint128) {
 	held := ledger.TraceOf(order.ID, found)
 	verdict, decided := held.Verdict()
 	trace := payment.Trace{
@@ -127,7 +134,8 @@ func (paymentKind) original() string { return "" }
 func (paymentKind) reportsAccounts(payment.Outcome) bool { return true }
 
 func (paymentKind) conflict(order *pix.Order) string {
-	return fmt.Sprintf("%s is the id of an earlier payment with another payer, payee or amount; that payment is untouched", order.ID)
+	return fmt.Sprintf("%s is the id of an earlier payment with another payer, payee or amount; that payment is untouched",
+		order.ID)
 }
 
 func (paymentKind) count(m *metrics, _ *pix.Order, outcome payment.Outcome) {

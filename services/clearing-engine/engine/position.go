@@ -31,7 +31,8 @@ type position struct {
 // an end to it, a partition that comes back would stand still forever.
 func newPosition(client *kgo.Client, topic string, partition int32, next int64) *position {
 	client.ResumeFetchPartitions(map[string][]int32{topic: {partition}})
-	return &position{client: client, topic: topic, partition: partition, next: next, until: math.MaxInt64, fresh: true, seen: -1}
+	return &position{client: client, topic: topic, partition: partition, next: next, until: math.MaxInt64,
+		fresh: true, seen: -1}
 }
 
 // take calls use with the records that follow the last one taken. It returns an error if a

@@ -16,10 +16,10 @@ import (
 // next comes late. The earliest expires within a PulseInterval: before any hold of a payment.
 const probesAlive = 4
 
-// pulse probes the ledger every PulseInterval. A good probe proves that the ledger works, that it has what
-// this engine has seen in it, and that this machine's clock may judge deadlines. Without one the engine is not ready
-// and fetches nothing. Before the ledger is known to be the topics' own the engine only asks it: after a transfer of now
-// a lost ledger could not be rebuilt there.
+// pulse probes the ledger every PulseInterval. A good probe proves that the ledger works, that it has what this engine
+// has seen in it, and that this machine's clock may judge deadlines. Without one the engine is not ready and fetches
+// nothing. Before the ledger is known to be the topics' own the engine only asks it: after a transfer of now a lost
+// ledger could not be rebuilt there.
 func (e *Engine) pulse(ctx context.Context) {
 	timeoutSeconds := uint32(probesAlive * e.config.PulseInterval / time.Second)
 	for {
@@ -60,7 +60,9 @@ func (e *Engine) pulse(ctx context.Context) {
 			pause = time.Second / 2
 		case skew.Abs() > e.config.ClockSkewMax:
 			e.metrics.clockSkew.Set(skew.Seconds())
-			e.telemetry.Report(needClock, fmt.Errorf("this machine's clock differs from the ledger's by %s, more than ENGINE_CLOCK_SKEW_MAX %s: nothing is fetched; set the clock right", skew.Round(time.Millisecond), e.config.ClockSkewMax))
+			e.telemetry.Report(needClock,
+				fmt.Errorf("this machine's clock differs from the ledger's by %s, more than ENGINE_CLOCK_SKEW_MAX %s: nothing is fetched; set the clock right",
+					skew.Round(time.Millisecond), e.config.ClockSkewMax))
 			e.room.Shut(true)
 		default:
 			e.metrics.clockSkew.Set(skew.Seconds())

@@ -34,9 +34,11 @@ type reader struct {
 }
 
 func newReader(failed context.Context, c *common, t *telemetry.Telemetry, fail func(error)) (r *reader, err error) {
-	r = &reader{room: c.room, log: c.log, failed: failed, fail: fail, wanted: map[*partition][]int64{}, wake: make(chan struct{}, 1)}
+	r = &reader{room: c.room, log: c.log, failed: failed, fail: fail, wanted: map[*partition][]int64{},
+		wake: make(chan struct{}, 1)}
 	r.client, err = stream.Connect(c.config.Stream, c.on.Dial, "clearing-engine-reader", t,
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(stream.BatchBytesMax), kgo.FetchMaxBytes(1<<20))
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(),
+		kgo.FetchMaxPartitionBytes(stream.BatchBytesMax), kgo.FetchMaxBytes(1<<20))
 	return r, err
 }
 
@@ -89,7 +91,8 @@ func (r *reader) fetch(ctx context.Context, p *partition, offsets []int64) {
 
 // seek reads from the first of the offsets, and returns those that it did not come to.
 func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left []int64) {
-	r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(offsets[0])}})
+	r.client.AddConsumePartitions(
+		map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(offsets[0])}})
 	defer r.client.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
 	sought := offsets[0]
 	for next := sought; len(offsets) > 0; {
@@ -119,12 +122,14 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 		fetches.EachError(func(topic string, partition int32, err error) {
 			gone, away = gone || errors.Is(err, kerr.OffsetOutOfRange), true
 			if patient { // it may be of a batch between wanted records
-				r.log.Debug("cannot fetch again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+				r.log.Debug("cannot fetch again", zap.String("topic", topic), zap.Int32("partition", partition),
+					zap.Error(err))
 				host.Sleep(ctx, 10*time.Millisecond)
 			}
 		})
 		if gone && len(offsets) > 0 {
-			r.fail(fmt.Errorf("partition %d of %s has no record %d any more, and an order waits for it: was the topic truncated or made anew?", p.number, stream.Payments, offsets[0]))
+			r.fail(fmt.Errorf("partition %d of %s has no record %d any more, and an order waits for it: was the topic truncated or made anew?",
+				p.number, stream.Payments, offsets[0]))
 			return offsets
 		}
 		if away {

@@ -46,7 +46,8 @@ func TestASuspendedBank(t *testing.T) {
 			if report := w.awaitReport(w.pay().String()); report.ReasonCode != "DS27" {
 				t.Errorf("with %s suspended the report is %v", bank, report)
 			}
-			back := w.awaitReport(w.giveBack(map[pix.ISPB]pix.EndToEndID{payer: first, payee: second}[bank], 40).String())
+			back := w.awaitReport(w.giveBack(map[pix.ISPB]pix.EndToEndID{payer: first, payee: second}[bank],
+				40).String())
 			if refused := back.ReasonCode == "DS27"; refused != (bank == payee) || !refused && back.Status != settled {
 				t.Errorf("with %s suspended the report of a return from %s to %s is %v", bank, payee, payer, back)
 			}
@@ -75,7 +76,8 @@ func TestNothingBeginsWithoutTheRegister(t *testing.T) {
 		waiting := w.pay()
 		time.Sleep(5 * time.Second)
 		if held.Status != settled || w.ledger.phases1() != before || len(w.reports()) != 1 {
-			t.Errorf("%v; then %d payments more were held without the register, and %d reported", held, w.ledger.phases1()-before, len(w.reports())-1)
+			t.Errorf("%v; then %d payments more were held without the register, and %d reported", held,
+				w.ledger.phases1()-before, len(w.reports())-1)
 		}
 		w.ledger.act(ledger.Suspended, "10000002")
 		w.ledger.set(func() { close(w.ledger.unread); w.ledger.unread = nil })

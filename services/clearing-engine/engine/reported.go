@@ -39,18 +39,21 @@ func (e *Engine) reported(ctx context.Context, number int32, b stream.Bounds) (n
 	for started := time.Now(); ; {
 		next, h, err = e.readReported(ctx, number, b)
 		if err == nil {
-			e.log.Info("found out what was reported of a partition", zap.Int32("partition", number), zap.Int64("goes_on_at", next),
+			e.log.Info("found out what was reported of a partition", zap.Int32("partition", number),
+				zap.Int64("goes_on_at", next),
 				zap.Int("finished_spans_above", len(h.Spans)), zap.Duration("took", time.Since(started)))
 			return next, h, nil
 		}
-		e.log.Warn("cannot read what was reported of a partition; trying again", zap.Int32("partition", number), zap.Error(err))
+		e.log.Warn("cannot read what was reported of a partition; trying again", zap.Int32("partition", number),
+			zap.Error(err))
 		if !host.Sleep(ctx, time.Second) {
 			return 0, h, ctx.Err()
 		}
 	}
 }
 
-func (e *Engine) readReported(ctx context.Context, number int32, b stream.Bounds) (next int64, h stream.Hint, err error) {
+func (e *Engine) readReported(ctx context.Context, number int32,
+	b stream.Bounds) (next int64, h stream.Hint, err error) {
 	next, h = b.Start, stream.Hint{Base: b.Start, Taken: -1}
 	what, err := e.readTold(ctx, number)
 	if err != nil || len(what.reports)+len(what.letters) == 0 {
@@ -85,7 +88,9 @@ func (e *Engine) readTold(ctx context.Context, number int32) (what told, err err
 	var report pixv1.SettlementReport
 	err = e.readRange(ctx, stream.Settlements, number, 0, end(stream.Settlements), func(record *kgo.Record) {
 		if report.Reset(); report.UnmarshalVT(record.Value) == nil {
-			what.reports = append(what.reports, digestOf(report.EndToEndId, report.OriginalEndToEndId, report.Payer, report.Payee, report.AmountCentavos))
+			what.reports = append(what.reports,
+				digestOf(report.EndToEndId, report.OriginalEndToEndId, report.Payer, report.Payee,
+					report.AmountCentavos))
 		}
 	})
 	if err != nil {
@@ -93,8 +98,10 @@ func (e *Engine) readTold(ctx context.Context, number int32) (what told, err err
 	}
 	var letter pixv1.DeadLetter
 	err = e.readRange(ctx, stream.DeadLetters, number, 0, end(stream.DeadLetters), func(record *kgo.Record) {
-		if letter.Reset(); letter.UnmarshalVT(record.Value) == nil && letter.Topic == stream.Payments && letter.Partition == number {
-			what.letters = append(what.letters, stream.Span{From: letter.Offset, To: max(letter.Offset, letter.LastOffset) + 1})
+		if letter.Reset(); letter.UnmarshalVT(record.Value) == nil && letter.Topic == stream.Payments &&
+			letter.Partition == number {
+			what.letters = append(what.letters,
+				stream.Span{From: letter.Offset, To: max(letter.Offset, letter.LastOffset) + 1})
 		}
 	})
 	slices.SortFunc(what.reports, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
@@ -115,7 +122,8 @@ func merged(spans []stream.Span) (all []stream.Span) {
 }
 
 // readRange reads a part of a partition, and says now and then how far it is.
-func (e *Engine) readRange(ctx context.Context, topic string, number int32, from, to int64, take func(*kgo.Record)) error {
+func (e *Engine) readRange(ctx context.Context, topic string, number int32, from, to int64,
+	take func(*kgo.Record)) error {
 	said := time.Now()
 	return stream.ReadRange(ctx, e.config.Stream, e.on.Dial, topic, number, from, to, func(record *kgo.Record) {
 		if time.Since(said) > tellingInterval {

@@ -42,23 +42,27 @@ func BenchmarkWhatWasReported(b *testing.B) {
 	}
 	defer e.direct.Close()
 
-	client, random, now := broker.Client(kgo.ProducerLinger(5*time.Millisecond)), rand.New(rand.NewPCG(1, 2)), time.Now()
+	client, random, now := broker.Client(kgo.ProducerLinger(5*time.Millisecond)),
+		rand.New(rand.NewPCG(1, 2)), time.Now()
 	produce := func(topic, key string, value []byte, err error) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		client.Produce(b.Context(), &kgo.Record{Topic: topic, Key: []byte(key), Value: value}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				b.Error(err)
-			}
-		})
+		client.Produce(b.Context(), &kgo.Record{Topic: topic, Key: []byte(key), Value: value},
+			func(_ *kgo.Record, err error) {
+				if err != nil {
+					b.Error(err)
+				}
+			})
 	}
 	for range b.N {
 		id := pix.NewEndToEndID("10000001", now, random).String()
 		payer, payee := account("10000001", "1"), account("10000002", "2")
-		value, err := (&pixv1.PaymentOrder{EndToEndId: id, AcceptedAtUnixMs: now.UnixMilli(), Payer: payer, Payee: payee, AmountCentavos: 100}).MarshalVT()
+		value, err := (&pixv1.PaymentOrder{EndToEndId: id, AcceptedAtUnixMs: now.UnixMilli(), Payer: payer,
+			Payee: payee, AmountCentavos: 100}).MarshalVT()
 		produce(stream.Payments, id, value, err)
-		value, err = (&pixv1.SettlementReport{EndToEndId: id, Status: settled, Payer: payer, Payee: payee, AmountCentavos: 100}).MarshalVT()
+		value, err = (&pixv1.SettlementReport{EndToEndId: id, Status: settled, Payer: payer, Payee: payee,
+			AmountCentavos: 100}).MarshalVT()
 		produce(stream.Settlements, id, value, err)
 	}
 	if err := client.Flush(b.Context()); err != nil {
@@ -93,7 +97,8 @@ func TestOnlyTheSameContentIsReported(t *testing.T) {
 	}
 	back := func() *pixv1.PaymentOrder {
 		return &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
-			ReturnId: returnID, OriginalEndToEndId: id, AmountCentavos: 100, ReasonCode: "MD06", AcceptedAtUnixMs: now.UnixMilli()}}
+			ReturnId: returnID, OriginalEndToEndId: id, AmountCentavos: 100, ReasonCode: "MD06",
+			AcceptedAtUnixMs: now.UnixMilli()}}
 	}
 	holds := func(order *pixv1.PaymentOrder) bool {
 		t.Helper()
@@ -108,7 +113,8 @@ func TestOnlyTheSameContentIsReported(t *testing.T) {
 		if _, invalid := new(orderMessage).decode(record); invalid != nil {
 			t.Fatalf("the order is invalid: %v", invalid)
 		}
-		what := told{reports: [][16]byte{digestOf(id, "", payment().Payer, payment().Payee, 100), digestOf(returnID, id, nil, nil, 100)}}
+		what := told{reports: [][16]byte{digestOf(id, "", payment().Payer, payment().Payee, 100),
+			digestOf(returnID, id, nil, nil, 100)}}
 		slices.SortFunc(what.reports, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
 		return what.holds(record, &orderMessage{})
 	}

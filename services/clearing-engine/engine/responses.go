@@ -34,7 +34,8 @@ func (e *Engine) readResponses(ctx context.Context) {
 				r, err := decodeResponse(record.Value)
 				if err != nil {
 					e.metrics.responses.invalid.Inc()
-					e.rarely.Warn("dropped a response that cannot be decoded", zap.String("topic", stream.AuthorizationResponses),
+					e.rarely.Warn("dropped a response that cannot be decoded",
+						zap.String("topic", stream.AuthorizationResponses),
 						zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.Error(err))
 					continue
 				}
@@ -56,7 +57,8 @@ func (e *Engine) readResponses(ctx context.Context) {
 func (e *Engine) genuine(psp pix.ISPB, record *kgo.Record) bool {
 	seals, err := e.seals.Now()
 	if err != nil {
-		e.log.Error("ANSWER_KEYS_FILE has changed and cannot be read: the secrets of before stay in use", zap.Error(err))
+		e.log.Error("ANSWER_KEYS_FILE has changed and cannot be read: the secrets of before stay in use",
+			zap.Error(err))
 	}
 	fingerprint, sealed := seals.SealedBy(psp, record.Value, sealOf(record))
 	if !sealed {
@@ -127,7 +129,12 @@ func (f *forgeries) keep(p *partition, record *kgo.Record, r response) {
 	f.kept++
 	f.inFlight.Add(1)
 	f.engine.log.Warn("a response does not have the seal of the bank that it names: see pix.dead-letters; further ones are only counted",
-		zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.String("ispb", string(r.psp[:min(len(r.psp), 16)])))
-	f.engine.produce(p.encoder.deadLetterRecord(record, &pix.Invalid{Reason: pix.ReasonMalformed, Field: keys.SealHeader,
-		Detail: fmt.Sprintf("the response to %s names bank %.16q and does not have its seal", r.id, r.psp)}), func() { f.inFlight.Add(-1) })
+		zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset),
+		zap.String("ispb", string(r.psp[:min(len(r.psp), 16)])))
+	f.engine.produce(p.encoder.deadLetterRecord(record,
+		&pix.Invalid{Reason: pix.ReasonMalformed, Field: keys.SealHeader,
+			Detail: fmt.Sprintf("the response to %s names bank %.16q and does not have its seal", r.id, r.psp)}),
+		func() {
+			f.inFlight.Add(-1)
+		})
 }

@@ -45,13 +45,15 @@ func (n *notes) lines(text string) (count int) {
 // respond writes a rejection by a bank to partition 0, with the bank's seal if there are seals.
 func (w *world) respond(id pix.EndToEndID, bank, code string, seals ...keys.Seals) {
 	w.t.Helper()
-	value, err := (&pixv1.AuthorizationResponse{EndToEndId: id.String(), Ispb: bank, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: code}).MarshalVT()
+	value, err := (&pixv1.AuthorizationResponse{EndToEndId: id.String(), Ispb: bank,
+		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: code}).MarshalVT()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	record := &kgo.Record{Topic: stream.AuthorizationResponses, Value: value}
 	for _, s := range seals {
-		record.Headers = append(record.Headers, kgo.RecordHeader{Key: keys.SealHeader, Value: s.Seal(pix.ISPB(bank), value)})
+		record.Headers = append(record.Headers,
+			kgo.RecordHeader{Key: keys.SealHeader, Value: s.Seal(pix.ISPB(bank), value)})
 	}
 	if err := w.client.ProduceSync(w.t.Context(), record).FirstErr(); err != nil {
 		w.t.Fatal(err)
@@ -71,12 +73,15 @@ func TestABankNeitherFloodsTheLogNorBlamesAnother(t *testing.T) {
 			}
 		}()
 		var ids []pix.EndToEndID
-		codes := map[string]string{"LQ01": "LQ03", "AM04": "LQ03", "AB03": "LQ03", "LQ99": "LQ03", "FF01": "LQ03", "??": "LQ03", "AC06": "AC06", "BE17": "BE17", "LQ03": "LQ03"}
+		codes := map[string]string{"LQ01": "LQ03", "AM04": "LQ03", "AB03": "LQ03", "LQ99": "LQ03", "FF01": "LQ03",
+			"??": "LQ03", "AC06": "AC06", "BE17": "BE17", "LQ03": "LQ03"}
 		asked := map[string]string{} // the code that a payment ends with
 		for code, want := range codes {
 			id := w.pay()
 			asked[id.String()] = want
-			w.await("the bank to be asked", func() bool { return len(w.records(stream.AuthorizationRequests)) == len(asked) })
+			w.await("the bank to be asked", func() bool {
+				return len(w.records(stream.AuthorizationRequests)) == len(asked)
+			})
 			if len(ids) == 0 {
 				before := time.Now()
 				for range 3000 {
@@ -164,17 +169,22 @@ func TestASecretIsReplacedWhileTheEngineWorks(t *testing.T) {
 		settles := func(seals keys.Seals) {
 			t.Helper()
 			id := w.pay()
-			w.await("the bank to be asked", func() bool { return len(w.records(stream.AuthorizationRequests)) == reports+1 })
+			w.await("the bank to be asked", func() bool {
+				return len(w.records(stream.AuthorizationRequests)) == reports+1
+			})
 			w.respond(id, "10000002", "AC07", seals)
 			reports++
 			w.await("the report", func() bool { return len(w.reports()) == reports })
 		}
 		settles(old)
 		settles(read())
-		w.ledger.record(ledger.Act{Kind: ledger.SealRevoked, Bank: "10000002", Digest: ledger.ActDigest(old.Fingerprints("10000002")[0])})
+		w.ledger.record(ledger.Act{Kind: ledger.SealRevoked, Bank: "10000002",
+			Digest: ledger.ActDigest(old.Fingerprints("10000002")[0])})
 		time.Sleep(3 * time.Second)
 		id := w.pay()
-		w.await("the bank to be asked", func() bool { return len(w.records(stream.AuthorizationRequests)) == reports+1 })
+		w.await("the bank to be asked", func() bool {
+			return len(w.records(stream.AuthorizationRequests)) == reports+1
+		})
 		w.respond(id, "10000002", "AC06", old)
 		w.await("the forged response to be kept", func() bool { return len(w.records(stream.DeadLetters)) == 1 })
 		w.respond(id, "10000002", "AC07", read())
@@ -200,7 +210,8 @@ func TestComplaintsAreCountedByBank(t *testing.T) {
 			c.add(pix.ISPB(rune('A' + i)))
 		}
 		time.Sleep(time.Second)
-		if counts := c.add("10000002"); counts["10000001"] != 5 || counts["others"] != 82 || len(counts) > complaintsBanksMax+1 {
+		if counts := c.add("10000002"); counts["10000001"] != 5 || counts["others"] != 82 ||
+			len(counts) > complaintsBanksMax+1 {
 			t.Errorf("after a second: %v", counts)
 		}
 	})

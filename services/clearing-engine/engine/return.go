@@ -24,7 +24,8 @@ type returnKind struct {
 	found *ledger.ReturnTrace
 }
 
-func (r *returnKind) begin(_ pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command) {
+func (r *returnKind) begin(_ pix.Order, now time.Time, patience time.Duration,
+	refusal pix.Reason) (payment.Payment, payment.Command) {
 	return payment.BeginReturn(r.Return, now, patience, refusal)
 }
 
@@ -58,7 +59,8 @@ func (r *returnKind) void(chain []tb.Transfer, order *pix.Order, reason pix.Reas
 }
 
 func (r *returnKind) refuse(chain []tb.Transfer, _ *pix.Order, reason pix.Reason) []tb.Transfer {
-	return ledger.AppendBurntMarks(ledger.AppendReturnReceipt(chain, r.ID, r.ReturnContent, reason, r.payerKnown), r.Original, r.burnt)
+	return ledger.AppendBurntMarks(ledger.AppendReturnReceipt(chain, r.ID, r.ReturnContent, reason, r.payerKnown),
+		r.Original, r.burnt)
 }
 
 func (r *returnKind) reservationOf(result ledger.Result) (payment.Reservation, error) {
@@ -77,7 +79,9 @@ func (r *returnKind) reservationOf(result ledger.Result) (payment.Reservation, e
 		r.burnt = r.burnt.Add(r.slot)
 		return payment.Reservation{Leg: 2, Reason: pix.ReasonReserveShort}, nil
 	}
-	return payment.Reservation{}, fmt.Errorf("phase 1 of a return has the unexpected result %s at leg %d", result.Status, result.Code-ledger.CodeReturnLeg1+1)
+	return payment.Reservation{},
+		fmt.Errorf("phase 1 of a return has the unexpected result %s at leg %d", result.Status,
+			result.Code-ledger.CodeReturnLeg1+1)
 }
 
 // The verdict is the first transfer of phase 2, so behind it only an expiry can show.
@@ -99,7 +103,8 @@ func (r *returnKind) lookUp(ids []tb.Uint128, _ *pix.Order) []tb.Uint128 {
 
 // read asks for the verdicts of the other returns in the slots, if there are any: they
 // decide what is left of the original.
-func (r *returnKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, func(pix.Digest) bool, []tb.Uint128) {
+func (r *returnKind) read(order *pix.Order, found []tb.Transfer,
+	ids []tb.Uint128) (payment.Trace, func(pix.Digest) bool, []tb.Uint128) {
 	var verdicts []tb.Transfer
 	trace := r.found
 	if trace == nil {
@@ -125,7 +130,8 @@ func (r *returnKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint12
 func (r *returnKind) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) payment.ReturnTrace {
 	verdict, decided := trace.Verdict()
 	found := payment.ReturnTrace{Trace: payment.Trace{
-		Decided: decided, Verdict: payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason}, SameContent: trace.SameContent(), OtherID: trace.NamesAnother(),
+		Decided: decided, Verdict: payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason},
+		SameContent: trace.SameContent(), OtherID: trace.NamesAnother(),
 	}}
 	if slot, held := trace.Slot(); held {
 		r.slot, found.Held, found.HeldAt = slot, true, trace.HeldAt(slot)
@@ -152,7 +158,8 @@ func (r *returnKind) original() string { return r.Original.String() }
 func (r *returnKind) reportsAccounts(outcome payment.Outcome) bool { return outcome.Settled }
 
 func (r *returnKind) conflict(*pix.Order) string {
-	return fmt.Sprintf("%s is the id of an earlier return of another payment, amount or reason; that return is untouched", r.ID)
+	return fmt.Sprintf("%s is the id of an earlier return of another payment, amount or reason; that return is untouched",
+		r.ID)
 }
 
 func (r *returnKind) count(m *metrics, order *pix.Order, outcome payment.Outcome) {

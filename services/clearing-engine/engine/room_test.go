@@ -19,7 +19,8 @@ import (
 // the questions. If some stayed taken, an engine would fetch less after each rebalance, and in the
 // end nothing.
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
-	c := &common{room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20}, time.Now()), config: &Config{ReturnsPerSecond: 1}, on: host.System()}
+	c := &common{room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20}, time.Now()),
+		config: &Config{ReturnsPerSecond: 1}, on: host.System()}
 	c.metrics = newMetrics(prometheus.NewRegistry(), c.room)
 	p := newPartition(c, nil, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}}, true)
 	var records []*kgo.Record

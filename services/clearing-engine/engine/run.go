@@ -68,8 +68,10 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.room.Shut(true) // until the first good pulse
 	e.metrics = newMetrics(t.Registry, e.room)
 	promauto.With(t.Registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_orders_overtaken",
-		Help: "Orders that younger ones have overtaken and that are not read yet: they could not end in time."}, e.overtaken)
-	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, stream.TopicsNeed, needGroup, needLog} {
+		Help: "Orders that younger ones have overtaken and that are not read yet: they could not end in time."},
+		e.overtaken)
+	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, stream.TopicsNeed,
+		needGroup, needLog} {
 		t.Health.Need(need)
 	}
 	var err error
@@ -94,7 +96,8 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		return nil, err
 	}
 	e.overtakenReader, err = stream.Connect(config.Stream, on.Dial, "clearing-engine-overtaken", t,
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10), kgo.FetchMaxBytes(1<<20))
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10),
+		kgo.FetchMaxBytes(1<<20))
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +180,8 @@ func (e *Engine) stop(loops *sync.WaitGroup) {
 	select {
 	case <-finished:
 	case <-ctx.Done():
-		e.log.Warn("stopped without finishing: the ledger or the broker does not respond", zap.Duration("waited", time.Since(started)))
+		e.log.Warn("stopped without finishing: the ledger or the broker does not respond",
+			zap.Duration("waited", time.Since(started)))
 	}
 	e.closeLedger()
 	e.log.Info("stopped", zap.Duration("took", time.Since(started)))

@@ -78,7 +78,8 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 }
 
 // stands returns the record that blocks a partition and why; nothing, if it does not stand.
-func (e *Engine) stands(p *partition, s *progress, next int64, b stream.Bounds, known bool, now time.Time) (offset int64, why string) {
+func (e *Engine) stands(p *partition, s *progress, next int64, b stream.Bounds, known bool,
+	now time.Time) (offset int64, why string) {
 	lowest, unfinished := p.offsets.lowest()
 	if !unfinished {
 		lowest = -1
@@ -98,7 +99,8 @@ func (e *Engine) stands(p *partition, s *progress, next int64, b stream.Bounds, 
 	case now.Sub(s.nextSince) <= e.config.StandingAfter:
 		return 0, ""
 	case inTransaction:
-		return next, "it is in a transaction that was not ended: nobody may write to " + stream.Payments + " in a transaction; abort it"
+		return next, "it is in a transaction that was not ended: nobody may write to " + stream.Payments +
+			" in a transaction; abort it"
 	}
 	return next, fmt.Sprintf("Kafka has records up to offset %d and gives none", b.End-1)
 }
@@ -112,14 +114,16 @@ func (e *Engine) tell(ctx context.Context, p *partition, s *progress, offset int
 	case why != "" && s.standing == "":
 		id, detail := e.examine(ctx, p, offset)
 		s.standing = fmt.Sprintf("partition %d stands still at offset %d (%s): %s%s", p.number, offset, id, why, detail)
-		e.log.Warn("a partition stands still", zap.Int32("partition", p.number), zap.Int64("offset", offset), zap.String("end_to_end_id", id), zap.String("why", why+detail))
+		e.log.Warn("a partition stands still", zap.Int32("partition", p.number), zap.Int64("offset", offset),
+			zap.String("end_to_end_id", id), zap.String("why", why+detail))
 	}
 }
 
 // examine returns the id of the record at an offset, and what its order waits for.
 func (e *Engine) examine(ctx context.Context, p *partition, offset int64) (id, detail string) {
 	id = "no readable key"
-	if key, producer, err := stream.KeyAt(ctx, e.direct, stream.Payments, p.number, offset, e.config.Stream.BatchMax()); err == nil {
+	if key, producer, err := stream.KeyAt(ctx, e.direct, stream.Payments, p.number, offset,
+		e.config.Stream.BatchMax()); err == nil {
 		detail = fmt.Sprintf("; producer id %d", producer)
 		if key != "" {
 			id = fmt.Sprintf("%.64q", key)

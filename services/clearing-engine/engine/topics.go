@@ -105,14 +105,17 @@ func (e *Engine) readAnew(ctx context.Context) bool {
 // reaches returns an error while a partition has none of its number in another topic, or while this engine
 // does not know it: a client fails what is sent to a partition that it does not know.
 func (e *Engine) reaches(numbers []int32, responses kadm.ListedOffsets) error {
-	sent := map[string]*kgo.Client{stream.AuthorizationRequests: e.asking.Load(), stream.Settlements: e.direct, stream.DeadLetters: e.direct, stream.Checkpoints: e.direct}
+	sent := map[string]*kgo.Client{stream.AuthorizationRequests: e.asking.Load(), stream.Settlements: e.direct,
+		stream.DeadLetters: e.direct, stream.Checkpoints: e.direct}
 	for _, number := range numbers {
 		if _, ok := responses.Lookup(stream.AuthorizationResponses, number); !ok {
-			return fmt.Errorf("topic %s has no partition %d: a response would not find its engine; run bootstrap", stream.AuthorizationResponses, number)
+			return fmt.Errorf("topic %s has no partition %d: a response would not find its engine; run bootstrap",
+				stream.AuthorizationResponses, number)
 		}
 		for topic, client := range sent {
 			first, _, _ := client.PartitionLeader(topic, 0)
-			if leader, _, _ := client.PartitionLeader(topic, number); first >= 0 && leader < 0 { // before anything was sent, the client knows none
+			// before anything was sent, the client knows none
+			if leader, _, _ := client.PartitionLeader(topic, number); first >= 0 && leader < 0 {
 				client.ForceMetadataRefresh()
 				return fmt.Errorf("this engine does not know partition %d of %s yet", number, topic)
 			}
@@ -128,7 +131,8 @@ type wholeBalancer struct {
 	whole *atomic.Int32
 }
 
-func (b wholeBalancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
+func (b wholeBalancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (
+	kgo.GroupMemberBalancer, map[string]struct{}, error) {
 	balancer, topics, err := b.GroupBalancer.MemberBalancer(members)
 	return wholeMembers{balancer, b.whole}, topics, err
 }

@@ -34,14 +34,18 @@ func TestAnAuthorizationTopicMadeAnewIsUsedAsItIs(t *testing.T) {
 				stop()
 				asked := len(w.records(stream.AuthorizationRequests))
 				waiting := w.pay()
-				w.await("the bank to be asked", func() bool { return len(w.records(stream.AuthorizationRequests)) == asked+1 })
+				w.await("the bank to be asked", func() bool {
+					return len(w.records(stream.AuthorizationRequests)) == asked+1
+				})
 				w.makeAnew(topic)
 				began := time.Now()
 				wanted := 1 // in a new topic
 				if topic == stream.AuthorizationResponses {
 					wanted = asked + 2
 				}
-				w.await("the bank to be asked again", func() bool { return len(w.records(stream.AuthorizationRequests)) == wanted })
+				w.await("the bank to be asked again", func() bool {
+					return len(w.records(stream.AuthorizationRequests)) == wanted
+				})
 				if took := time.Since(began); took > 10*time.Second {
 					t.Errorf("the bank was asked again after %v", took)
 				}

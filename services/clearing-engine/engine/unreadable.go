@@ -19,7 +19,8 @@ import (
 // beginAtPositions names the first offset of each partition. The client does not move a partition without a
 // commit, so it would stay at an unreadable batch that is the first of all. Partitions whose older records were
 // overtaken begin above those. And the group's commit may be of another member.
-func (e *Engine) beginAtPositions(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+func (e *Engine) beginAtPositions(_ context.Context,
+	offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for number := range offsets[stream.Payments] {
 		if p := e.partition(number); p != nil {
 			offsets[stream.Payments][number] = kgo.NewOffset().At(p.orders.at())
@@ -50,7 +51,9 @@ func (e *Engine) lookAtPositions(ctx context.Context) {
 		case <-e.pausedPosition:
 		case <-tick.C:
 			asking, cancel := context.WithTimeout(ctx, 5*time.Second)
-			ends, _ = kadm.NewClient(e.direct).ListCommittedOffsets(asking, stream.Payments, stream.AuthorizationResponses) // on an error: at the next tick
+			// on an error: at the next tick
+			ends, _ = kadm.NewClient(e.direct).ListCommittedOffsets(asking, stream.Payments,
+				stream.AuthorizationResponses)
 			cancel()
 		}
 		next := restLookInterval
@@ -79,7 +82,8 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 	defer cancel()
 	found, err := stream.Look(ctx, r.client, r.topic, r.partition, at, e.config.Stream.BatchMax())
 	if err != nil {
-		e.log.Warn("cannot look at a partition that stands still", zap.String("topic", r.topic), zap.Int32("partition", r.partition), zap.Int64("offset", at), zap.Error(err))
+		e.log.Warn("cannot look at a partition that stands still", zap.String("topic", r.topic),
+			zap.Int32("partition", r.partition), zap.Int64("offset", at), zap.Error(err))
 		return
 	}
 	// While this is held, the partition cannot be released, so it cannot be assigned anew
@@ -93,7 +97,8 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 	case found == nil:
 		forgotten := r.stood > forgottenLooks && e.room.Lets(r == p.orders || r == p.responses)
 		if forgotten {
-			e.log.Warn("a record can be read and is not fetched: fetching it again", zap.String("topic", r.topic), zap.Int32("partition", r.partition), zap.Int64("offset", at))
+			e.log.Warn("a record can be read and is not fetched: fetching it again", zap.String("topic", r.topic),
+				zap.Int32("partition", r.partition), zap.Int64("offset", at))
 		}
 		if (r.broken || forgotten) && ends != nil { // at most once a tick: what failed may fail at once again
 			r.goOn(at)
@@ -108,20 +113,25 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 // passOver accounts for what a client gets no records of.
 func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.Unreadable) {
 	last := found.Next - 1
-	if found.Err == nil { // an aborted transaction. At the end of a partition it must be committed like a record, or it counts as not taken.
+	// an aborted transaction. At the end of a partition it must be committed like a record, or it counts as not taken.
+	if found.Err == nil {
 		if r != p.responses {
-			p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last}, &unreadable{first: first})
+			p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last},
+				&unreadable{first: first})
 		}
 		return
 	}
-	e.rarely.Warn("skipped records that cannot be read; further ones of this second are only counted", zap.String("topic", r.topic), zap.Int32("partition", r.partition),
+	e.rarely.Warn("skipped records that cannot be read; further ones of this second are only counted",
+		zap.String("topic", r.topic), zap.Int32("partition", r.partition),
 		zap.Int64("first_offset", first), zap.Int64("last_offset", last), zap.Error(found.Err))
 	if r == p.responses {
 		e.metrics.responses.unreadable.Inc()
 		return
 	}
-	p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last, Value: found.Batch}, &unreadable{first: first, invalid: &pix.Invalid{
-		Reason: pix.ReasonUnreadable, Field: "batch", Detail: fmt.Sprintf("the records at offsets %d to %d cannot be read: %v", first, last, found.Err)}})
+	p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last, Value: found.Batch},
+		&unreadable{first: first, invalid: &pix.Invalid{
+			Reason: pix.ReasonUnreadable, Field: "batch",
+			Detail: fmt.Sprintf("the records at offsets %d to %d cannot be read: %v", first, last, found.Err)}})
 }
 
 // fetchError handles an error of a fetch. The client retries after all of them; some fail
@@ -135,11 +145,14 @@ func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err
 	switch {
 	case ctx.Err() != nil, errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled): // see room.Polling
 	case topic == stream.Payments && (errors.Is(err, kerr.OffsetOutOfRange) || errors.As(err, new(*kgo.ErrDataLoss))):
-		e.fail(origin.Mismatched(e.logNumber, "the broker no longer has the next record of %s, partition %d: %v", topic, number, err))
+		e.fail(origin.Mismatched(e.logNumber, "the broker no longer has the next record of %s, partition %d: %v", topic,
+			number, err))
 	case errors.Is(err, kerr.FencedInstanceID):
-		e.fail(fmt.Errorf("another engine runs with ENGINE_INSTANCE_ID %q: give each engine its own", e.config.InstanceID))
+		e.fail(fmt.Errorf("another engine runs with ENGINE_INSTANCE_ID %q: give each engine its own",
+			e.config.InstanceID))
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed):
-		e.fail(fmt.Errorf("Kafka does not allow KAFKA_SASL_USER %q to read %s as a member of the group %s: %w; bootstrap grants the ACLs", e.config.Stream.SASLUser, topic, stream.EngineGroup, err))
+		e.fail(fmt.Errorf("Kafka does not allow KAFKA_SASL_USER %q to read %s as a member of the group %s: %w; bootstrap grants the ACLs",
+			e.config.Stream.SASLUser, topic, stream.EngineGroup, err))
 	case r != nil && topic == r.topic:
 		e.pause(p, r, err)
 	default: // an error of the whole client, which tries again after a pause of its own

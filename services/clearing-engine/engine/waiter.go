@@ -57,7 +57,8 @@ func (p *partition) endWaiters(f *flight) {
 			continue
 		case reported: // a report follows every copy
 		case w.late && !f.judgement.decided:
-		case w.digest == own, f.judgement.reason == pix.ReasonIDTaken, f.judgement.holds != nil && !f.judgement.holds(w.digest):
+		case w.digest == own, f.judgement.reason == pix.ReasonIDTaken,
+			f.judgement.holds != nil && !f.judgement.holds(w.digest):
 			reason = f.judgement.reason
 		}
 		p.fetchAgain(w.offset, returning{w.share, reason})
@@ -82,9 +83,11 @@ func (p *partition) slim(f *flight) {
 	}
 	order := &f.payment.Order
 	for _, a := range []*pix.Account{&order.Payer, &order.Payee} { // their texts lie in the record
-		a.ISPB, a.Branch, a.Number = pix.ISPB(strings.Clone(string(a.ISPB))), strings.Clone(a.Branch), strings.Clone(a.Number)
+		a.ISPB, a.Branch, a.Number = pix.ISPB(strings.Clone(string(a.ISPB))), strings.Clone(a.Branch),
+			strings.Clone(a.Number)
 	}
-	f.record, f.slim = &kgo.Record{Topic: f.record.Topic, Partition: f.record.Partition, Offset: f.record.Offset, Timestamp: f.record.Timestamp}, true
+	f.record, f.slim = &kgo.Record{Topic: f.record.Topic, Partition: f.record.Partition, Offset: f.record.Offset,
+		Timestamp: f.record.Timestamp}, true
 	p.room.Free(0, bytes)
 }
 
@@ -92,12 +95,14 @@ func (p *partition) slim(f *flight) {
 func conflictOf(k kind, order *pix.Order, reason pix.Reason) *pix.Invalid {
 	detail := k.conflict(order)
 	if reason == pix.ReasonIDTaken {
-		detail = fmt.Sprintf("the transfer ids of %s are in the ledger for another EndToEndId; that payment is untouched: pay with a new id", order.ID)
+		detail = fmt.Sprintf("the transfer ids of %s are in the ledger for another EndToEndId; that payment is untouched: pay with a new id",
+			order.ID)
 	}
 	return &pix.Invalid{Reason: reason, Field: "end_to_end_id", Detail: detail}
 }
 
 func tooManyCopies(id pix.EndToEndID) *pix.Invalid {
 	return &pix.Invalid{Reason: pix.ReasonTooManyCopies, Field: "end_to_end_id",
-		Detail: fmt.Sprintf("too many messages with the id %s, or of its bank, wait already; the first one is untouched", id)}
+		Detail: fmt.Sprintf("too many messages with the id %s, or of its bank, wait already; the first one is untouched",
+			id)}
 }

@@ -44,7 +44,8 @@ func (w *world) lettersOf(reason pix.Reason) (n int) {
 // copyOf returns an order with the id of another one and its own amount.
 func copyOf(order *pixv1.PaymentOrder, amount uint64) *pixv1.PaymentOrder {
 	return &pixv1.PaymentOrder{
-		EndToEndId: order.EndToEndId, AcceptedAtUnixMs: order.AcceptedAtUnixMs, Payer: order.Payer, Payee: order.Payee, AmountCentavos: amount,
+		EndToEndId: order.EndToEndId, AcceptedAtUnixMs: order.AcceptedAtUnixMs, Payer: order.Payer, Payee: order.Payee,
+		AmountCentavos: amount,
 	}
 }
 
@@ -115,7 +116,8 @@ func TestMetricsNameWhoHoldsTheRoomAndWhoIsRefused(t *testing.T) {
 		w.ledger.leave()
 		for i := range 3 {
 			invented := w.order()
-			invented.EndToEndId = pix.NewEndToEndID(pix.ISPB("9999999"+string(rune('1'+i))), time.Now(), w.random).String()
+			invented.EndToEndId = pix.NewEndToEndID(pix.ISPB("9999999"+string(rune('1'+i))), time.Now(),
+				w.random).String()
 			invented.Payer.Ispb = invented.EndToEndId[1:9]
 			for range 3 {
 				w.send(invented.EndToEndId, invented)
@@ -163,7 +165,8 @@ func TestOneLookUpJudgesAllCopies(t *testing.T) {
 		if len(letters) != 50 {
 			t.Errorf("%d dead letters, want 50", len(letters))
 		}
-		if reports := w.reports()[order.EndToEndId]; len(reports) != 2 || reports[1].AmountCentavos != 100 || reports[1].Status != settled {
+		if reports := w.reports()[order.EndToEndId]; len(reports) != 2 || reports[1].AmountCentavos != 100 ||
+			reports[1].Status != settled {
 			t.Errorf("the reports are %v", reports)
 		}
 		if chains := len(w.ledger.written()) - before; chains > 4 {
@@ -265,7 +268,9 @@ func TestWaitersAreHandedOver(t *testing.T) {
 func (w *world) spend(centavos uint64) {
 	w.t.Helper()
 	payee := ledger.CustomerAccount(pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"})
-	w.ledger.put(tb.Transfer{ID: tb.ToUint128(1<<40 + centavos), DebitAccountID: payee, CreditAccountID: ledger.TransitAccount("10000002"), Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
+	w.ledger.put(tb.Transfer{ID: tb.ToUint128(1<<40 + centavos), DebitAccountID: payee,
+		CreditAccountID: ledger.TransitAccount("10000002"), Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger,
+		Code: ledger.CodeFunding})
 }
 
 // A payment whose 64 slots are burnt costs a further return one look-up and one receipt: the
@@ -313,11 +318,14 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 		w.await("another payment's report", func() bool { return len(w.reports()[payment.String()]) == 1 })
 		w.spend(100)
 		w.ledger.put(ledger.AppendReturnedMark(nil, payment)...)
-		from, to := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}, pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}
+		from, to := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"},
+			pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}
 		for slot := range ledger.ReturnSlots {
 			content := pix.ReturnContent{Original: payment, AmountCentavos: 1, Reason: pix.ReturnReasons[0]}
-			chain := ledger.AppendReturnReserve(nil, pix.NewReturnID("10000002", time.Now(), w.random), content, slot, pix.Content{Payer: from, Payee: to, AmountCentavos: 100}, 60)
-			if failed, err := w.ledger.Client.CreateTransfers(chain); err != nil || len(failed) != len(chain) || failed[0].Result != tb.TransferExceedsCredits {
+			chain := ledger.AppendReturnReserve(nil, pix.NewReturnID("10000002", time.Now(), w.random), content, slot,
+				pix.Content{Payer: from, Payee: to, AmountCentavos: 100}, 60)
+			if failed, err := w.ledger.Client.CreateTransfers(chain); err != nil || len(failed) != len(chain) ||
+				failed[0].Result != tb.TransferExceedsCredits {
 				t.Fatal(failed, err)
 			}
 		}
@@ -346,7 +354,8 @@ func (w *world) large(order *pixv1.PaymentOrder) []byte {
 
 func (w *world) sendValue(key string, value []byte) {
 	w.t.Helper()
-	if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value}).FirstErr(); err != nil {
+	if err := w.client.ProduceSync(w.t.Context(),
+		&kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value}).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -384,14 +393,17 @@ func TestALargeOrderBecomesAWholeDeadLetter(t *testing.T) {
 		w.sendValue(order.EndToEndId, value)
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
 		id := pix.EndToEndID([]byte(order.EndToEndId))
-		other := pix.Content{Payer: pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}, Payee: pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}, AmountCentavos: 7}
+		other := pix.Content{Payer: pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"},
+			Payee: pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}, AmountCentavos: 7}
 		receipt := ledger.AppendReceipt(nil, id, other, pix.ReasonInactivePSP, true)[0]
 		w.ledger.put(receipt)
 		defer w.bank()()
 		w.await("the last offset", func() bool { return w.committed() == 1 })
 		letter := w.letters()[0]
-		if letter == nil || letter.ReasonCode != "DUPL" || int(letter.PayloadSizeBytes) != len(value) || len(letter.Payload) != stream.DeadLetterPayloadBytesMax {
-			t.Errorf("the dead letter has %d of %d bytes: %.200v", len(letter.GetPayload()), letter.GetPayloadSizeBytes(), letter)
+		if letter == nil || letter.ReasonCode != "DUPL" || int(letter.PayloadSizeBytes) != len(value) ||
+			len(letter.Payload) != stream.DeadLetterPayloadBytesMax {
+			t.Errorf("the dead letter has %d of %d bytes: %.200v", len(letter.GetPayload()),
+				letter.GetPayloadSizeBytes(), letter)
 		}
 		if _, err := e.end(); err != nil {
 			t.Error(err)

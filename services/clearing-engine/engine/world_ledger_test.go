@@ -44,14 +44,17 @@ func newWorldLedger(t *testing.T) *worldLedger {
 	t.Helper()
 	books := ledgermodel.New()
 	l := &worldLedger{Client: books.Connect(nil), books: books, t: t}
-	accounts := []tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount), ledger.NewAccount(ledger.RegisterAccount)}
+	accounts := []tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount),
+		ledger.NewAccount(ledger.RegisterAccount)}
 	var funds []tb.Transfer
 	fund := func(from, to ledger.AccountID, centavos uint64) {
-		funds = append(funds, tb.Transfer{ID: to, DebitAccountID: from, CreditAccountID: to, Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
+		funds = append(funds, tb.Transfer{ID: to, DebitAccountID: from, CreditAccountID: to,
+			Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
 	}
 	for i := range worldBanks {
 		bank := pix.ISPB(strconv.Itoa(10_000_001 + i))
-		accounts = append(accounts, ledger.NewAccount(ledger.ReserveAccount(bank)), ledger.NewAccount(ledger.TransitAccount(bank)), ledger.NewAccount(ledger.BooksAccount(bank)))
+		accounts = append(accounts, ledger.NewAccount(ledger.ReserveAccount(bank)),
+			ledger.NewAccount(ledger.TransitAccount(bank)), ledger.NewAccount(ledger.BooksAccount(bank)))
 		fund(ledger.IssuanceAccount, ledger.ReserveAccount(bank), reserveCentavos)
 		for _, number := range []string{"1", "2"} {
 			customer := ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "0001", Number: number})
@@ -158,7 +161,8 @@ func (l *worldLedger) overflow(bank pix.ISPB, centavos uint64) {
 			amount[i] = byte(left >> (8 * i))
 		}
 	}
-	l.put(tb.Transfer{ID: tb.ToUint128(4711), DebitAccountID: ledger.RefusalsAccount, CreditAccountID: transit[0].ID, Amount: amount, Ledger: ledger.Ledger, Code: ledger.CodeFunding})
+	l.put(tb.Transfer{ID: tb.ToUint128(4711), DebitAccountID: ledger.RefusalsAccount, CreditAccountID: transit[0].ID,
+		Amount: amount, Ledger: ledger.Ledger, Code: ledger.CodeFunding})
 }
 
 // replace puts an older copy back: from the next request on, nothing that came after it is there.

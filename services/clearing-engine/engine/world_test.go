@@ -49,8 +49,11 @@ func inWorld(t *testing.T, test func(*world)) {
 		time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))) // a bubble begins before PIX did
 		w := &world{t: t, ledger: newWorldLedger(t), random: rand.New(rand.NewPCG(1, 2)), log: io.Discard}
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, stream.TopicNames()...),
-			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}),
-			kfake.ListenFn(func(network, _ string) (net.Listener, error) { return w.network.Listen(network, brokerAddress) }))
+			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000",
+				"group.initial.rebalance.delay.ms": "0"}),
+			kfake.ListenFn(func(network, _ string) (net.Listener, error) {
+				return w.network.Listen(network, brokerAddress)
+			}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,12 +78,15 @@ func (w *world) commit(at int64, metadata string) {
 	w.t.Helper()
 	offsets := kadm.Offsets{}
 	offsets.Add(kadm.Offset{Topic: stream.Payments, Partition: 0, At: at, LeaderEpoch: -1, Metadata: metadata})
-	_ = kadm.NewClient(w.client).CommitAllOffsets(w.t.Context(), stream.EngineGroup, offsets) // refused while engines run
+	// refused while engines run
+	_ = kadm.NewClient(w.client).CommitAllOffsets(w.t.Context(), stream.EngineGroup, offsets)
 }
 
 // forget deletes the commits of the engines' group.
 func (w *world) forget() {
-	_, _ = kadm.NewClient(w.client).DeleteOffsets(w.t.Context(), stream.EngineGroup, kadm.TopicsSet{stream.Payments: {0: {}}}) // refused while engines run
+	// refused while engines run
+	_, _ = kadm.NewClient(w.client).DeleteOffsets(w.t.Context(), stream.EngineGroup,
+		kadm.TopicsSet{stream.Payments: {0: {}}})
 }
 
 // checkpoint replaces the checkpoint of partition 0.
@@ -107,7 +113,9 @@ func (w *world) rewind(at int64) {
 
 func (w *world) connect(options ...kgo.Opt) *kgo.Client {
 	w.t.Helper()
-	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(w.network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	client, err := kgo.NewClient(
+		append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(w.network.DialContext),
+			kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -157,7 +165,9 @@ func (w *world) prepare(change ...func(*Config)) (*Config, host.Host, *worker) {
 	}
 	w.engines++
 	e := &worker{w: w, ended: make(chan error, 1), died: make(chan struct{})}
-	return config, host.Host{Listen: w.network.Listen, Dial: w.dial, Now: time.Now, Die: func() { close(e.died) }, Log: w.log}, e
+	return config, host.Host{Listen: w.network.Listen, Dial: w.dial, Now: time.Now, Die: func() {
+		close(e.died)
+	}, Log: w.log}, e
 }
 
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -203,8 +213,9 @@ func account(psp pix.ISPB, number string) *pixv1.Account {
 // order returns an order of 100 centavos.
 func (w *world) order() *pixv1.PaymentOrder {
 	return &pixv1.PaymentOrder{
-		EndToEndId: pix.NewEndToEndID("10000001", time.Now(), w.random).String(), AcceptedAtUnixMs: time.Now().UnixMilli(),
-		Payer: account("10000001", "1"), Payee: account("10000002", "2"), AmountCentavos: 100,
+		EndToEndId:       pix.NewEndToEndID("10000001", time.Now(), w.random).String(),
+		AcceptedAtUnixMs: time.Now().UnixMilli(),
+		Payer:            account("10000001", "1"), Payee: account("10000002", "2"), AmountCentavos: 100,
 	}
 }
 
@@ -219,7 +230,8 @@ func (w *world) pay() pix.EndToEndID {
 func (w *world) giveBack(original pix.EndToEndID, amount uint64) pix.ReturnID {
 	id := pix.NewReturnID("10000002", time.Now(), w.random)
 	w.send(original.String(), &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
-		ReturnId: id.String(), OriginalEndToEndId: original.String(), AmountCentavos: amount, ReasonCode: "MD06", AcceptedAtUnixMs: time.Now().UnixMilli(),
+		ReturnId: id.String(), OriginalEndToEndId: original.String(), AmountCentavos: amount, ReasonCode: "MD06",
+		AcceptedAtUnixMs: time.Now().UnixMilli(),
 	}})
 	return id
 }
@@ -232,14 +244,17 @@ func (w *world) sendTo(partition int32, key string, order *pixv1.PaymentOrder) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Partition: partition, Key: []byte(key), Value: value}).FirstErr(); err != nil {
+	if err := w.client.ProduceSync(w.t.Context(),
+		&kgo.Record{Topic: stream.Payments, Partition: partition, Key: []byte(key),
+			Value: value}).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 // bank accepts the payments to all but silent ones, which are PSPs or accounts (PSP/number), until it is stopped.
 func (w *world) bank(silent ...string) (stop func()) {
-	client := w.connect(kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMaxAge(5*time.Second))
+	client := w.connect(kgo.ConsumeTopics(stream.AuthorizationRequests),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMaxAge(5*time.Second))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -255,12 +270,16 @@ func (w *world) bank(silent ...string) (stop func()) {
 					w.t.Error(err)
 					return
 				}
-				if slices.Contains(silent, request.Payee.Ispb) || slices.Contains(silent, request.Payee.Ispb+"/"+request.Payee.Number) {
+				if slices.Contains(silent, request.Payee.Ispb) ||
+					slices.Contains(silent, request.Payee.Ispb+"/"+request.Payee.Number) {
 					return
 				}
-				response := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: request.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+				response := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: request.Payee.Ispb,
+					Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
 				value, _ := response.MarshalVT()
-				client.Produce(context.Background(), &kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition, Value: value}, nil)
+				client.Produce(context.Background(),
+					&kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition,
+						Value: value}, nil)
 			})
 		}
 	}()

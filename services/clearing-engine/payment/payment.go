@@ -372,5 +372,6 @@ func (s step) String() string {
 }
 
 func (a Action) String() string {
-	return [...]string{"Wait", "Reserve", "Authorize", "Post", "Void", "Refuse", "Inspect", "Diagnose", "Report", "DeadLetter", "Halt"}[a]
+	return [...]string{"Wait", "Reserve", "Authorize", "Post", "Void", "Refuse", "Inspect", "Diagnose", "Report",
+		"DeadLetter", "Halt"}[a]
 }

@@ -20,7 +20,8 @@ func order(t interface{ Fatal(...any) }, amount uint64, acceptedAt time.Time) pi
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pix.Order{ID: id, Content: pix.Content{Payer: payer, Payee: payee, AmountCentavos: amount}, AcceptedAt: acceptedAt}
+	return pix.Order{ID: id, Content: pix.Content{Payer: payer, Payee: payee, AmountCentavos: amount},
+		AcceptedAt: acceptedAt}
 }
 
 func begin(t *testing.T, amount uint64, acceptedAt time.Time, refusal pix.Reason) (*Payment, Command) {
@@ -86,7 +87,9 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 		}, rejected(pix.ReasonPayeePSPSilent)},
 		"accepted past the deadline, before the tick": {100, monday, none, act(Reserve), []move{
 			{reserved(Reservation{Held: true}), act(Authorize)},
-			{func(p *Payment) Command { return p.Responded(true, none, later) }, because(Void, pix.ReasonPayeePSPSilent)},
+			{func(p *Payment) Command {
+				return p.Responded(true, none, later)
+			}, because(Void, pix.ReasonPayeePSPSilent)},
 			{ticked(later), act(Wait)},
 			{resolved(Written), because(Report, pix.ReasonPayeePSPSilent)},
 		}, rejected(pix.ReasonPayeePSPSilent)},

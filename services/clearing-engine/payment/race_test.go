@@ -105,7 +105,8 @@ func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "moves") {
 			i := rapid.IntRange(0, 1).Draw(t, "engine")
 			e := engines[i]
-			switch rapid.SampledFrom([]string{"step", "step", "step", "response", "reject", "clock", "crash"}).Draw(t, "move") {
+			switch rapid.SampledFrom([]string{"step", "step", "step", "response", "reject", "clock", "crash"}).Draw(
+				t, "move") {
 			case "step":
 				step(e)
 			case "response":

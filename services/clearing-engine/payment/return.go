@@ -19,7 +19,8 @@ func BeginReturn(r pix.Return, now time.Time, patience time.Duration, refusal pi
 // payee are the original's, exchanged. The ids name both PSPs; JudgeReturn adds the accounts.
 func OrderOf(r pix.Return) pix.Order {
 	return pix.Order{ID: pix.EndToEndID(r.ID), AcceptedAt: r.AcceptedAt, Content: pix.Content{
-		Payer: pix.Account{ISPB: r.ID.PSP()}, Payee: pix.Account{ISPB: r.Original.Payer()}, AmountCentavos: r.AmountCentavos,
+		Payer: pix.Account{ISPB: r.ID.PSP()}, Payee: pix.Account{ISPB: r.Original.Payer()},
+		AmountCentavos: r.AmountCentavos,
 	}}
 }
 

@@ -21,7 +21,8 @@ func returnOf(t interface{ Fatal(...any) }, suffix string, amount uint64) pix.Re
 
 // settledOriginal is the trace of a new return of a settled payment.
 func settledOriginal(left uint64) ReturnTrace {
-	return ReturnTrace{Settled: true, SettledAt: monday.Add(-time.Hour), Original: pix.Content{Payer: payer, Payee: payee, AmountCentavos: 100}, SlotFree: true, LeftCentavos: left}
+	return ReturnTrace{Settled: true, SettledAt: monday.Add(-time.Hour),
+		Original: pix.Content{Payer: payer, Payee: payee, AmountCentavos: 100}, SlotFree: true, LeftCentavos: left}
 }
 
 func TestEveryWayIntoAReturn(t *testing.T) {
@@ -30,19 +31,36 @@ func TestEveryWayIntoAReturn(t *testing.T) {
 		refusal pix.Reason
 		want    Command
 	}{
-		"all that is left":    {func(*pix.Return, *ReturnTrace) {}, pix.ReasonNone, Command{Action: Reserve}},
-		"a centavo too much":  {func(_ *pix.Return, tr *ReturnTrace) { tr.LeftCentavos-- }, pix.ReasonNone, Command{Refuse, pix.ReasonReturnExceeds, ""}},
-		"no slot":             {func(_ *pix.Return, tr *ReturnTrace) { tr.SlotFree = false }, pix.ReasonNone, Command{Refuse, pix.ReasonReturnsUsedUp, ""}},
-		"nothing settled":     {func(_ *pix.Return, tr *ReturnTrace) { *tr = ReturnTrace{SlotFree: true} }, pix.ReasonNone, Command{Refuse, pix.ReasonNothingSettled, ""}},
-		"not the payee's PSP": {func(r *pix.Return, _ *ReturnTrace) { r.ID[8] = '3' }, pix.ReasonNone, Command{Refuse, pix.ReasonNotThePayee, ""}},
-		"too late":            {func(_ *pix.Return, tr *ReturnTrace) { tr.SettledAt = monday.AddDate(0, 0, -91) }, pix.ReasonNone, Command{Refuse, pix.ReasonReturnTooLate, ""}},
-		"zero":                {func(r *pix.Return, _ *ReturnTrace) { r.AmountCentavos = 0 }, pix.ReasonNone, Command{Refuse, pix.ReasonZeroAmount, ""}},
-		"past the deadline":   {func(r *pix.Return, _ *ReturnTrace) { r.AcceptedAt = monday.Add(-patience) }, pix.ReasonNone, Command{Refuse, pix.ReasonPayeePSPSilent, ""}},
-		"the bank is busy":    {func(*pix.Return, *ReturnTrace) {}, pix.ReasonPayeePSPBusy, Command{Refuse, pix.ReasonPayeePSPBusy, ""}},
+		"all that is left": {func(*pix.Return, *ReturnTrace) {}, pix.ReasonNone, Command{Action: Reserve}},
+		"a centavo too much": {func(_ *pix.Return, tr *ReturnTrace) {
+			tr.LeftCentavos--
+		}, pix.ReasonNone, Command{Refuse, pix.ReasonReturnExceeds, ""}},
+		"no slot": {func(_ *pix.Return, tr *ReturnTrace) {
+			tr.SlotFree = false
+		}, pix.ReasonNone, Command{Refuse, pix.ReasonReturnsUsedUp, ""}},
+		"nothing settled": {func(_ *pix.Return, tr *ReturnTrace) {
+			*tr = ReturnTrace{SlotFree: true}
+		}, pix.ReasonNone, Command{Refuse, pix.ReasonNothingSettled, ""}},
+		"not the payee's PSP": {func(r *pix.Return, _ *ReturnTrace) {
+			r.ID[8] = '3'
+		}, pix.ReasonNone, Command{Refuse, pix.ReasonNotThePayee, ""}},
+		"too late": {func(_ *pix.Return, tr *ReturnTrace) {
+			tr.SettledAt = monday.AddDate(0, 0, -91)
+		}, pix.ReasonNone, Command{Refuse, pix.ReasonReturnTooLate, ""}},
+		"zero": {func(r *pix.Return, _ *ReturnTrace) {
+			r.AmountCentavos = 0
+		}, pix.ReasonNone, Command{Refuse, pix.ReasonZeroAmount, ""}},
+		"past the deadline": {func(r *pix.Return, _ *ReturnTrace) {
+			r.AcceptedAt = monday.Add(-patience)
+		}, pix.ReasonNone, Command{Refuse, pix.ReasonPayeePSPSilent, ""}},
+		"the bank is busy": {func(*pix.Return, *ReturnTrace) {}, pix.ReasonPayeePSPBusy,
+			Command{Refuse, pix.ReasonPayeePSPBusy, ""}},
 		"held before": {func(_ *pix.Return, tr *ReturnTrace) {
 			tr.Held, tr.HeldAt, tr.SameContent, tr.LeftCentavos = true, monday, true, 0
 		}, pix.ReasonPayeePSPBusy, Command{Action: Authorize}},
-		"held by another content": {func(_ *pix.Return, tr *ReturnTrace) { tr.Held, tr.HeldAt = true, monday }, pix.ReasonNone, Command{DeadLetter, pix.ReasonConflict, ""}},
+		"held by another content": {func(_ *pix.Return, tr *ReturnTrace) {
+			tr.Held, tr.HeldAt = true, monday
+		}, pix.ReasonNone, Command{DeadLetter, pix.ReasonConflict, ""}},
 		"decided before": {func(_ *pix.Return, tr *ReturnTrace) {
 			tr.Decided, tr.SameContent, tr.Verdict = true, true, Outcome{Reason: pix.ReasonReturnExceeds}
 		}, pix.ReasonNone, Command{Report, pix.ReasonReturnExceeds, ""}},
@@ -56,7 +74,8 @@ func TestEveryWayIntoAReturn(t *testing.T) {
 		if got := p.Inspected(JudgeReturn(r, &p.Order, trace), monday); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
-		if trace.Settled && (p.Order.Payer != payee || p.Order.Payee != payer || p.Order.AmountCentavos != r.AmountCentavos) {
+		if trace.Settled && (p.Order.Payer != payee || p.Order.Payee != payer ||
+			p.Order.AmountCentavos != r.AmountCentavos) {
 			t.Errorf("%s: the money goes as %+v", name, p.Order.Content)
 		}
 	}
@@ -69,7 +88,8 @@ func TestAReturnWhoseSlotIsTakenLooksAgain(t *testing.T) {
 	if got := p.Reserved(Reservation{Taken: true}); got != (Command{Action: Inspect}) {
 		t.Fatalf("got %+v", got)
 	}
-	if got := p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(39)), monday); got != (Command{Refuse, pix.ReasonReturnExceeds, ""}) {
+	if got := p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(39)),
+		monday); got != (Command{Refuse, pix.ReasonReturnExceeds, ""}) {
 		t.Fatalf("got %+v", got)
 	}
 	if got := p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(39)), monday); got.Action != Halt {
@@ -107,7 +127,8 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 		s := &slots{heldAt: map[int]time.Time{}, verdicts: map[int]Outcome{}}
 		amounts := rapid.SliceOfN(rapid.Uint64Range(1, 70), 2, 4).Draw(t, "amounts")
 		begin := func(which int) *returner {
-			r := &returner{which: which, order: returnOf(t, string(rune('0'+which)), amounts[which]), burnt: map[int]bool{}}
+			r := &returner{which: which, order: returnOf(t, string(rune('0'+which)), amounts[which]),
+				burnt: map[int]bool{}}
 			r.payment, r.command = BeginReturn(r.order, now, patience, pix.ReasonNone)
 			return r
 		}
@@ -200,7 +221,9 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 		for range rapid.IntRange(1, 120).Draw(t, "moves") {
 			i := rapid.IntRange(0, len(engines)-1).Draw(t, "engine")
 			r := engines[i]
-			switch rapid.SampledFrom([]string{"step", "step", "step", "step", "response", "response", "reject", "clock", "crash"}).Draw(t, "move") {
+			switch rapid.SampledFrom(
+				[]string{"step", "step", "step", "step", "response", "response", "reject", "clock", "crash"}).Draw(
+				t, "move") {
 			case "step":
 				step(r)
 			case "response":

@@ -83,8 +83,10 @@ func stimuli() []stimulus {
 		resolved("Resolved: written", Written),
 		resolved("Resolved: taken by another verdict", Taken),
 		resolved("Resolved: hold expired", Expired),
-		inspected("Inspected: another id", anyKind, Trace{Held: true, HeldAt: monday, SameContent: true, OtherID: true}, monday),
-		inspected("Inspected: verdict", anyKind, Trace{Decided: true, Verdict: Outcome{Settled: true}, SameContent: true}, monday),
+		inspected("Inspected: another id", anyKind,
+			Trace{Held: true, HeldAt: monday, SameContent: true, OtherID: true}, monday),
+		inspected("Inspected: verdict", anyKind,
+			Trace{Decided: true, Verdict: Outcome{Settled: true}, SameContent: true}, monday),
 		inspected("Inspected: other content", anyKind, Trace{Held: true, HeldAt: monday}, monday),
 		inspected("Inspected: held, in time", anyKind, held, monday.Add(patience-1)),
 		inspected("Inspected: held, past the deadline", anyKind, held, monday.Add(patience)),
@@ -96,11 +98,19 @@ func stimuli() []stimulus {
 		{"Diagnosed", anyKind, func(p *Payment) Command { return p.Diagnosed(allThere) }},
 		{"Reconsidered: a payment", aPayment, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonNone) }},
 		{"Reconsidered: a payment", refusing, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonNone) }},
-		{"Reconsidered: a payment to refuse", aPayment, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonInactivePSP) }},
-		{"Reconsidered: a payment to refuse", refusing, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonInactivePSP) }},
-		{"Reconsidered: a payment to refuse", aPayment, func(p *Payment) Command { return p.Reconsider(monday.Add(patience), pix.ReasonNone) }},
+		{"Reconsidered: a payment to refuse", aPayment, func(p *Payment) Command {
+			return p.Reconsider(monday, pix.ReasonInactivePSP)
+		}},
+		{"Reconsidered: a payment to refuse", refusing, func(p *Payment) Command {
+			return p.Reconsider(monday, pix.ReasonInactivePSP)
+		}},
+		{"Reconsidered: a payment to refuse", aPayment, func(p *Payment) Command {
+			return p.Reconsider(monday.Add(patience), pix.ReasonNone)
+		}},
 		{"Reconsidered: a return", aReturn, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonNone) }},
-		{"Reconsidered: a return", refusedReturn, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonNone) }},
+		{"Reconsidered: a return", refusedReturn, func(p *Payment) Command {
+			return p.Reconsider(monday, pix.ReasonNone)
+		}},
 	}
 }
 
@@ -127,7 +137,8 @@ func TestTheTableIsTheCode(t *testing.T) {
 			}
 		}
 		if got != row {
-			t.Errorf("%s, %s: the code does %s and goes to %s; the table says %s and %s (listed: %t)", at.step, at.event, got.command, got.next, row.command, row.next, listed)
+			t.Errorf("%s, %s: the code does %s and goes to %s; the table says %s and %s (listed: %t)", at.step,
+				at.event, got.command, got.next, row.command, row.next, listed)
 		}
 	}
 
@@ -149,7 +160,8 @@ func TestTheTableIsTheCode(t *testing.T) {
 		{"a return", returned, returnedCommand},
 		{"a return", refusedReturn, refusedReturnCommand},
 	} {
-		check(place{"begin", begun.event}, transition{"begin", begun.event, begun.command.Action.String(), begun.payment.step.String()})
+		check(place{"begin", begun.event},
+			transition{"begin", begun.event, begun.command.Action.String(), begun.payment.step.String()})
 	}
 
 	for at := reserving; at <= ended; at++ {
@@ -159,7 +171,8 @@ func TestTheTableIsTheCode(t *testing.T) {
 				p.step, p.lookFirst = at, lookFirst
 				s.prepare(&p)
 				command := s.apply(&p)
-				check(place{at.String(), s.event}, transition{at.String(), s.event, command.Action.String(), p.step.String()})
+				check(place{at.String(), s.event},
+					transition{at.String(), s.event, command.Action.String(), p.step.String()})
 			}
 		}
 	}

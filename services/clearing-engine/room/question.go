@@ -258,7 +258,9 @@ func (r *Room) Meet(psp pix.ISPB) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.questions[psp] == nil {
-		p.questions[pix.ISPB(strings.Clone(string(psp)))] = &questions{max: p.questionsMax, silence: p.silence, senders: map[uint64]int{}, payees: map[Payee]answerer{}} // psp lies in a record, which it would keep alive
+		// psp lies in a record, which it would keep alive
+		p.questions[pix.ISPB(strings.Clone(string(psp)))] = &questions{max: p.questionsMax, silence: p.silence,
+			senders: map[uint64]int{}, payees: map[Payee]answerer{}}
 	}
 }
 

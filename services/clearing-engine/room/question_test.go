@@ -82,7 +82,8 @@ func TestQuestionsAreCountedOnceAndLeavePlaces(t *testing.T) {
 				q.end(open[i], behind, !silent && rapid.Bool().Draw(t, "answered"))
 				open = slices.Delete(open, i, i+1)
 			}
-			sender, to := rapid.Uint64Range(1, senders).Draw(t, "sender"), Payee{byte(rapid.IntRange(0, payees-1).Draw(t, "payee"))}
+			sender, to := rapid.Uint64Range(1, senders).Draw(t, "sender"),
+				Payee{byte(rapid.IntRange(0, payees-1).Draw(t, "payee"))}
 			for range rapid.SampledFrom([]int{0, 1, 1, 40}).Draw(t, "asks") {
 				if full, _ := q.full(sender, to); !full {
 					a, _ := q.ask(sender, to, behind)
@@ -98,8 +99,10 @@ func TestQuestionsAreCountedOnceAndLeavePlaces(t *testing.T) {
 					old++
 				}
 			}
-			if n, stuck := q.count(); n != len(open) || q.old != old || stuck != old && stuck != n || q.silence.stuck.Load() != int64(stuck) {
-				t.Fatalf("%d open, %d old, %d stuck, %d in all; want %d open and %d old", n, q.old, stuck, q.silence.stuck.Load(), len(open), old)
+			if n, stuck := q.count(); n != len(open) || q.old != old || stuck != old && stuck != n ||
+				q.silence.stuck.Load() != int64(stuck) {
+				t.Fatalf("%d open, %d old, %d stuck, %d in all; want %d open and %d old", n, q.old, stuck,
+					q.silence.stuck.Load(), len(open), old)
 			}
 			apart := 0
 			for id, p := range q.payees {
@@ -111,7 +114,8 @@ func TestQuestionsAreCountedOnceAndLeavePlaces(t *testing.T) {
 				}
 			}
 			if !maps.Equal(q.senders, by) || len(q.payees) != len(at) || q.apart != apart {
-				t.Fatalf("senders %v, %d payees, %d apart; want %v, %d, %d", q.senders, len(q.payees), q.apart, by, len(at), apart)
+				t.Fatalf("senders %v, %d payees, %d apart; want %v, %d, %d", q.senders, len(q.payees), q.apart, by,
+					len(at), apart)
 			}
 			for sender, n := range by {
 				if n > most/2 {
@@ -140,13 +144,15 @@ func TestASilentPayeeIsApart(t *testing.T) {
 			}
 		}
 		if full, _ := q.full(0, answers); full {
-			t.Errorf("second %d: beside %d questions to the silent payee there is no place for the other one", second, len(all))
+			t.Errorf("second %d: beside %d questions to the silent payee there is no place for the other one",
+				second, len(all))
 		}
 		a, _ := q.ask(0, answers, second)
 		q.end(a, second, true)
 	}
 	if len(all) != 60 || q.apart != 60 {
-		t.Errorf("%d were asked, %d of them are apart; want those of 3 s: then a quarter of the room is used", len(all), q.apart)
+		t.Errorf("%d were asked, %d of them are apart; want those of 3 s: then a quarter of the room is used",
+			len(all), q.apart)
 	}
 	q.end(all[0], second, true)
 	if full, _ := q.full(0, silent); full || q.apart != 0 {

@@ -46,7 +46,8 @@ type Room struct {
 // New returns an empty room, of a process that started then.
 func New(l Limits, started time.Time) *Room {
 	r := &Room{
-		started: started, paymentsMax: l.Payments, workingMax: l.Working, bytesMax: l.Bytes, psps: newPSPs(l.Payments, l.PSPShare),
+		started: started, paymentsMax: l.Payments, workingMax: l.Working, bytesMax: l.Bytes,
+		psps:   newPSPs(l.Payments, l.PSPShare),
 		shares: newShares(max(1, int(float64(l.Payments)*l.PayerShare)), l.Payments),
 	}
 	r.changed = sync.NewCond(&r.mu)
@@ -197,7 +198,8 @@ func (r *Room) Taken() string {
 	if r.payments == 0 && r.bytes == 0 && r.waiting == 0 && r.shares.all == 0 && len(r.shares.taken) == 0 && open == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d payments, %d bytes, %d wait for their bank, shares %v, %d questions", r.payments, r.bytes, r.waiting, r.shares.taken, open)
+	return fmt.Sprintf("%d payments, %d bytes, %d wait for their bank, shares %v, %d questions", r.payments, r.bytes,
+		r.waiting, r.shares.taken, open)
 }
 
 // broken ends the process because a law of the engine's own state does not hold: see engine/laws.go.

@@ -102,7 +102,9 @@ func TestBrokenRoomIsNoticed(t *testing.T) {
 	p.Take(1, 10)
 	p.room.awaitBank(1)
 	mustBreak("what waits for a bank has room", func() { p.Free(1, 10) })
-	mustBreak("payments that wait for a PSP are counted once", func() { (&Question{part: p, to: new(questions)}).Free(time.Now(), false) })
+	mustBreak("payments that wait for a PSP are counted once", func() {
+		(&Question{part: p, to: new(questions)}).Free(time.Now(), false)
+	})
 	s := p.AddToShare("10000001")
 	mustBreak("what has ended holds no share", p.Rest)
 	again := s

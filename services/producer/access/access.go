@@ -40,7 +40,8 @@ func (c Config) Validate(loopback bool) error {
 	case (c.CertFile == "") != (c.KeyFile == ""):
 		return fmt.Errorf("HTTP_TLS_CERT_FILE is %q and HTTP_TLS_KEY_FILE %q: give both or none", c.CertFile, c.KeyFile)
 	case c.ClientCAFile != "" && c.CertFile == "":
-		return fmt.Errorf("HTTP_TLS_CLIENT_CA_FILE is %q without HTTP_TLS_CERT_FILE: client certificates need TLS", c.ClientCAFile)
+		return fmt.Errorf("HTTP_TLS_CLIENT_CA_FILE is %q without HTTP_TLS_CERT_FILE: client certificates need TLS",
+			c.ClientCAFile)
 	case c.KeysFile == "" && c.ClientCAFile == "" && !loopback:
 		return errors.New("HTTP_KEYS_FILE and HTTP_TLS_CLIENT_CA_FILE are empty and HTTP_ADDRESS is not on loopback: anyone could pay from every account; give one of them")
 	}
@@ -61,7 +62,8 @@ type Control struct {
 // New reads the files of the configuration. now is the wall clock, for certificates. The keys of banks
 // are in the register.
 func New(config Config, now func() time.Time, banks *register.Register) (*Control, error) {
-	c := &Control{certificates: config.ClientCAFile != "", now: now, rate: rate.Limit(config.RateMax), burst: config.BurstMax}
+	c := &Control{certificates: config.ClientCAFile != "", now: now, rate: rate.Limit(config.RateMax),
+		burst: config.BurstMax}
 	var err error
 	if config.KeysFile != "" {
 		if c.keys, err = newCredentials(config.KeysFile, banks); err != nil {
@@ -73,7 +75,8 @@ func New(config Config, now func() time.Time, banks *register.Register) (*Contro
 	}
 	own, err := tls.LoadX509KeyPair(config.CertFile, config.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("HTTP_TLS_CERT_FILE %s with HTTP_TLS_KEY_FILE %s: %w", config.CertFile, config.KeyFile, err)
+		return nil, fmt.Errorf("HTTP_TLS_CERT_FILE %s with HTTP_TLS_KEY_FILE %s: %w", config.CertFile,
+			config.KeyFile, err)
 	}
 	c.TLS = &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS13, Time: now}
 	if c.certificates {
@@ -85,7 +88,8 @@ func New(config Config, now func() time.Time, banks *register.Register) (*Contro
 		if !c.TLS.ClientCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("HTTP_TLS_CLIENT_CA_FILE %s holds no certificate in PEM", config.ClientCAFile)
 		}
-		c.TLS.ClientAuth = tls.VerifyClientCertIfGiven // a caller without one may have a key, or only read the description
+		// a caller without one may have a key, or only read the description
+		c.TLS.ClientAuth = tls.VerifyClientCertIfGiven
 	}
 	return c, nil
 }
@@ -127,7 +131,8 @@ func (c *Control) identify(r *http.Request) (Caller, *web.Problem) {
 	header := r.Header.Get("Authorization")
 	if header == "" || c.keys == nil {
 		if who.Holder == "" {
-			return Caller{}, unknown("", "no key and no certificate: send Authorization: Bearer KEY, or call with a participant's certificate")
+			return Caller{}, unknown("",
+				"no key and no certificate: send Authorization: Bearer KEY, or call with a participant's certificate")
 		}
 		return who, nil
 	}
@@ -141,7 +146,8 @@ func (c *Control) identify(r *http.Request) (Caller, *web.Problem) {
 		return Caller{}, problem
 	}
 	if holder := keys.HolderOf(key); who.Holder != "" && who.Holder != holder {
-		return Caller{}, unknown("invalid_token", "the key is not that of "+who.Holder+", whom the certificate names: send one of them, or both of the same holder")
+		return Caller{}, unknown("invalid_token",
+			"the key is not that of "+who.Holder+", whom the certificate names: send one of them, or both of the same holder")
 	}
 	return Caller{Holder: keys.HolderOf(key), key: used}, nil
 }
@@ -153,7 +159,8 @@ const CertificateName = "urn:liquida:"
 // because a connection may outlive its certificate.
 func holderOf(certificate *x509.Certificate, now time.Time) (string, *web.Problem) {
 	if now.After(certificate.NotAfter) {
-		return "", unknown("", "the certificate has expired at "+certificate.NotAfter.UTC().Format(time.RFC3339)+": connect with a new one")
+		return "", unknown("", "the certificate has expired at "+certificate.NotAfter.UTC().Format(
+			time.RFC3339)+": connect with a new one")
 	}
 	for _, uri := range certificate.URIs {
 		name, ours := strings.CutPrefix(uri.String(), CertificateName)
@@ -178,6 +185,7 @@ func unknown(code, detail string) *web.Problem {
 	if code != "" {
 		challenge += fmt.Sprintf(`, error=%q`, code)
 	}
-	return &web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Status: http.StatusUnauthorized, Field: "Authorization",
-		Rule: "Bearer KEY, or a client certificate", Detail: detail, Challenge: challenge}
+	return &web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Status: http.StatusUnauthorized,
+		Field: "Authorization",
+		Rule:  "Bearer KEY, or a client certificate", Detail: detail, Challenge: challenge}
 }

@@ -32,8 +32,10 @@ func (c Caller) TakeTurn() *web.Problem {
 	if c.limiter == nil || c.limiter.Allow() {
 		return nil
 	}
-	return &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-		Rule:   fmt.Sprintf("at most %v requests and lines of batches a second (CALLER_RATE_MAX), %d at once (CALLER_BURST_MAX)", c.limiter.Limit(), c.limiter.Burst()),
+	return &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests,
+		RetryAfter: time.Second,
+		Rule: fmt.Sprintf("at most %v requests and lines of batches a second (CALLER_RATE_MAX), %d at once (CALLER_BURST_MAX)",
+			c.limiter.Limit(), c.limiter.Burst()),
 		Detail: c.Holder + " calls too often: nothing was done, send it again after a pause"}
 }
 
@@ -63,7 +65,8 @@ func (c Caller) ReadsPayment(id pix.EndToEndID, payee string) *web.Problem {
 	if c.PaysOf(id) || payee != "" && c.Holder == payee {
 		return nil
 	}
-	problem := c.Deny("end_to_end_id", id.String(), "a participant reads only payments that it pays, and those that it receives once the ledger holds money for them")
+	problem := c.Deny("end_to_end_id", id.String(),
+		"a participant reads only payments that it pays, and those that it receives once the ledger holds money for them")
 	problem.EndToEndID = id.String()
 	return problem
 }
@@ -75,10 +78,12 @@ func (c Caller) PaysOf(id pix.EndToEndID) bool { return c.seesAll() || c.Holder 
 // make and, where the ledger knows it, those of payments that they have paid. payee and
 // original are empty where the ledger does not know them.
 func (c Caller) ReadsReturn(id pix.ReturnID, payee, original string) *web.Problem {
-	if c.seesAll() || c.Holder == string(id.PSP()) || payee != "" && c.Holder == payee || strings.HasPrefix(original, "E"+c.Holder) {
+	if c.seesAll() || c.Holder == string(id.PSP()) || payee != "" && c.Holder == payee ||
+		strings.HasPrefix(original, "E"+c.Holder) {
 		return nil
 	}
-	return c.Deny("return_id", id.String(), "a participant reads only returns that it makes, and those of payments that it has paid once the ledger holds money for them or has decided them")
+	return c.Deny("return_id", id.String(),
+		"a participant reads only returns that it makes, and those of payments that it has paid once the ledger holds money for them or has decided them")
 }
 
 // Pays returns nil if the caller may send a payment from a customer of payer. The central
@@ -106,12 +111,14 @@ func (c Caller) Received(original, payee string) *web.Problem {
 	if c.Holder == "" || payee != "" && c.Holder == payee {
 		return nil
 	}
-	return c.Deny("original_end_to_end_id", original, "a participant gives back only payments that its own customers received, once the ledger holds money for them")
+	return c.Deny("original_end_to_end_id", original,
+		"a participant gives back only payments that its own customers received, once the ledger holds money for them")
 }
 
 // Deny is the response to a caller that may not do what it asks for.
 func (c Caller) Deny(field, value, rule string) *web.Problem {
-	return &web.Problem{Type: web.Kind("not-yours"), Title: "Not yours", Status: http.StatusForbidden, Field: field, Value: value, Rule: rule,
+	return &web.Problem{Type: web.Kind("not-yours"), Title: "Not yours", Status: http.StatusForbidden, Field: field,
+		Value: value, Rule: rule,
 		Detail: fmt.Sprintf("%s is %s and the caller is %s: nothing was done; %s", field, value, c.Holder, rule)}
 }
 
@@ -150,7 +157,8 @@ func (c Caller) ActsAs(act string, ofKey bool) (holder string, problem *web.Prob
 		return keys.CentralBank, nil
 	}
 	if !ofKey {
-		return "", c.Deny("act", act, "a participant names and revokes its own keys; the central bank does all other acts on participants")
+		return "", c.Deny("act", act,
+			"a participant names and revokes its own keys; the central bank does all other acts on participants")
 	}
 	return c.Holder, nil
 }

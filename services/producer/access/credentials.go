@@ -67,7 +67,8 @@ func (c *credentials) admit(key string) (*begun, *web.Problem) {
 	used, fresh := c.uses(h)
 	switch {
 	case h.holder != keys.CentralBank && !fresh:
-		return nil, &web.Problem{Type: web.Kind("register-away"), Title: "The register cannot be read", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		return nil, &web.Problem{Type: web.Kind("register-away"), Title: "The register cannot be read",
+			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "nothing was sent or done: which keys are in use was not read for 2 s; try again later"}
 	case !used:
 		return nil, unknown("invalid_token", "the key is not known: send one that is in use")

@@ -28,7 +28,8 @@ type AccountActDone struct {
 }
 
 // accountActs are the acts on a customer's account.
-var accountActs = []ledger.ActKind{ledger.AccountOpened, ledger.AccountBlocked, ledger.AccountClosed, ledger.AccountReopened, ledger.Deposit, ledger.Withdrawal}
+var accountActs = []ledger.ActKind{ledger.AccountOpened, ledger.AccountBlocked, ledger.AccountClosed,
+	ledger.AccountReopened, ledger.Deposit, ledger.Withdrawal}
 
 // OnAccount answers PUT /v1/accounts/{ispb}/{branch}/{number}/acts/{actId}.
 func (a *Acts) OnAccount(r *http.Request) (done AccountActDone, problem *web.Problem) {
@@ -72,8 +73,10 @@ func (a *Acts) tooManyNotOpen(state *register.State, act ledger.Act) *web.Proble
 	if bank == nil || bank.NotOpen < a.config.NotOpenMax || state.Account(act.Account) != register.Open {
 		return nil
 	}
-	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too many are not open", Status: http.StatusConflict, Field: "account", Value: field.AccountOf(act.Account),
-		Rule: fmt.Sprintf("at most %d accounts of a participant that are blocked or closed (ACCOUNTS_NOT_OPEN_MAX)", a.config.NotOpenMax), Detail: "nothing was done: reopen one that need not be closed, or ask the operator for more"}
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too many are not open", Status: http.StatusConflict,
+		Field: "account", Value: field.AccountOf(act.Account),
+		Rule: fmt.Sprintf("at most %d accounts of a participant that are blocked or closed (ACCOUNTS_NOT_OPEN_MAX)",
+			a.config.NotOpenMax), Detail: "nothing was done: reopen one that need not be closed, or ask the operator for more"}
 }
 
 // kindOf returns the act with a name.

@@ -83,7 +83,8 @@ func (a *Acts) takeTurn(who access.Caller) *web.Problem {
 	switch {
 	case !of.(turns).second.Allow():
 		problem.RetryAfter = time.Second
-		problem.Rule = fmt.Sprintf("at most %d acts a second (ACT_RATE_MAX), %d at once (ACT_BURST_MAX)", a.config.RateMax, a.config.BurstMax)
+		problem.Rule = fmt.Sprintf("at most %d acts a second (ACT_RATE_MAX), %d at once (ACT_BURST_MAX)",
+			a.config.RateMax, a.config.BurstMax)
 	case !of.(turns).day.Allow():
 		problem.RetryAfter = time.Minute
 		problem.Rule = fmt.Sprintf("at most %d acts a day (ACTS_PER_DAY_MAX)", a.config.DayMax)
@@ -137,14 +138,16 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 	case result.Status == tb.TransferIDAlreadyFailed:
 		return query.Act{}, burnt(q)
 	}
-	return query.Act{}, &web.Problem{Type: web.Kind("act-refused"), Title: "The ledger refuses the act", Status: http.StatusConflict, Field: "act_id", Value: q.id,
+	return query.Act{}, &web.Problem{Type: web.Kind("act-refused"), Title: "The ledger refuses the act",
+		Status: http.StatusConflict, Field: "act_id", Value: q.id,
 		Detail: fmt.Sprintf("the ledger says %v: nothing was done; tell the operator", result.Status)}
 }
 
 // permitted returns a problem if the register as it is now does not permit a new act.
 func (a *Acts) permitted(ctx context.Context, act ledger.Act) *web.Problem {
 	switch {
-	case act.Kind == ledger.Deposit || act.Kind == ledger.Withdrawal || act.Kind == ledger.AccountBlocked || act.Kind == ledger.AccountClosed:
+	case act.Kind == ledger.Deposit || act.Kind == ledger.Withdrawal || act.Kind == ledger.AccountBlocked ||
+		act.Kind == ledger.AccountClosed:
 		state, problem := a.ledger.Register()
 		if problem != nil {
 			return problem
@@ -190,7 +193,8 @@ func (a *Acts) accounts(ctx context.Context, q request) (map[tb.Uint128]tb.Accou
 			return nil, problem
 		}
 	}
-	ids := []tb.Uint128{ledger.RegisterAccount, ledger.AllowanceAccount(q.act.Bank, ledger.Day), ledger.AllowanceAccount(q.act.Bank, ledger.Night),
+	ids := []tb.Uint128{ledger.RegisterAccount, ledger.AllowanceAccount(q.act.Bank, ledger.Day),
+		ledger.AllowanceAccount(q.act.Bank, ledger.Night),
 		ledger.TransitAccount(q.act.Bank), ledger.IssuanceAccount}
 	customer := q.act.Kind.OfAccount() && q.act.Kind != ledger.AccountOpened
 	if customer {
@@ -203,7 +207,8 @@ func (a *Acts) accounts(ctx context.Context, q request) (map[tb.Uint128]tb.Accou
 	_, registered := accounts[ledger.RegisterAccount]
 	window, capped := q.window()
 	if _, there := accounts[ledger.AllowanceAccount(q.act.Bank, window)]; !registered || capped && !there {
-		return nil, &web.Problem{Type: web.Kind("no-register"), Title: "No register", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		return nil, &web.Problem{Type: web.Kind("no-register"), Title: "No register",
+			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "nothing was done: the ledger has no register of acts; run bootstrap, which adds it to an older ledger"}
 	}
 	if customer {
@@ -219,12 +224,15 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 	if len(q.creates) == 0 {
 		return nil
 	}
-	results, problem := write(ctx, a, q, func(c tigerbeetle.Client) ([]tb.AccountEventResult, error) { return c.CreateAccounts(q.creates) })
+	results, problem := write(ctx, a, q, func(c tigerbeetle.Client) ([]tb.AccountEventResult, error) {
+		return c.CreateAccounts(q.creates)
+	})
 	if problem != nil {
 		return problem
 	}
 	for _, result := range results {
-		if wanted := q.creates[result.Index]; result.Result == tb.AccountExistsWithDifferentFlags { // imported: the ledger compares no more
+		// imported: the ledger compares no more
+		if wanted := q.creates[result.Index]; result.Result == tb.AccountExistsWithDifferentFlags {
 			found, problem := a.ledger.FindAccounts(ctx, wanted.ID)
 			if problem != nil {
 				return unknownFate(q, problem)
@@ -238,11 +246,15 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 		}
 		switch {
 		case result.Result == tb.AccountExists:
-		case result.Index == 0 && (result.Result == tb.AccountExistsWithDifferentUserData128 || result.Result == tb.AccountExistsWithDifferentUserData64):
+		case result.Index == 0 &&
+			(result.Result == tb.AccountExistsWithDifferentUserData128 ||
+				result.Result == tb.AccountExistsWithDifferentUserData64):
 			return taken(q)
 		default:
-			return &web.Problem{Type: web.Kind("act-refused"), Title: "The ledger refuses the act", Status: http.StatusConflict, Field: "act_id", Value: q.id,
-				Detail: fmt.Sprintf("the ledger says %v to %s: the act was not done; tell the operator", result.Result, ledger.AccountName(q.creates[result.Index].ID))}
+			return &web.Problem{Type: web.Kind("act-refused"), Title: "The ledger refuses the act",
+				Status: http.StatusConflict, Field: "act_id", Value: q.id,
+				Detail: fmt.Sprintf("the ledger says %v to %s: the act was not done; tell the operator", result.Result,
+					ledger.AccountName(q.creates[result.Index].ID))}
 		}
 	}
 	return nil
@@ -258,9 +270,12 @@ func (a *Acts) write(ctx context.Context, q request, accounts map[tb.Uint128]tb.
 		chain := ledger.AppendAct(nil, q.holder, q.id, q.act)
 		acted := len(chain)
 		if window, capped := q.window(); capped {
-			chain = ledger.GrantOf(accounts[ledger.AllowanceAccount(q.act.Bank, window)]).AppendAdjustment(chain, q.act.Centavos)
+			chain = ledger.GrantOf(accounts[ledger.AllowanceAccount(q.act.Bank, window)]).AppendAdjustment(chain,
+				q.act.Centavos)
 		}
-		results, problem := write(ctx, a, q, func(c tigerbeetle.Client) ([]tb.TransferEventResult, error) { return c.CreateTransfers(chain) })
+		results, problem := write(ctx, a, q, func(c tigerbeetle.Client) ([]tb.TransferEventResult, error) {
+			return c.CreateTransfers(chain)
+		})
 		if problem != nil {
 			return ledger.Result{}, problem
 		}
@@ -271,7 +286,8 @@ func (a *Acts) write(ctx context.Context, q request, accounts map[tb.Uint128]tb.
 			return ledger.Result{}, problem
 		}
 	}
-	return ledger.Result{}, &web.Problem{Type: web.Kind("busy"), Title: "The allowance changes too fast", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+	return ledger.Result{}, &web.Problem{Type: web.Kind("busy"), Title: "The allowance changes too fast",
+		Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: "nothing was done: others adjust the bank's allowance all the time; send the same again"}
 }
 
@@ -284,8 +300,11 @@ func (q request) window() (window ledger.Window, capped bool) {
 }
 
 func used(q request) *web.Problem {
-	return &web.Problem{Type: web.Kind("act-id-used"), Title: "The id was used", Status: http.StatusConflict, Field: "act_id", Value: q.id,
-		Rule: "an id that names one act forever", Detail: "the ledger has another act of " + q.holder + " under this id: nothing was done; give a new act its own id"}
+	return &web.Problem{Type: web.Kind("act-id-used"), Title: "The id was used", Status: http.StatusConflict,
+		Field: "act_id", Value: q.id,
+		Rule: "an id that names one act forever",
+		Detail: "the ledger has another act of " + q.holder +
+			" under this id: nothing was done; give a new act its own id"}
 }
 
 func short(q request) *web.Problem {
@@ -293,7 +312,8 @@ func short(q request) *web.Problem {
 	if q.act.Kind == ledger.Withdrawal {
 		from = "account " + q.act.Account.String()
 	}
-	return &web.Problem{Type: web.Kind("act-refused"), Title: "Not enough", Status: http.StatusUnprocessableEntity, Field: "amount_centavos", Value: q.act.Centavos,
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "Not enough", Status: http.StatusUnprocessableEntity,
+		Field: "amount_centavos", Value: q.act.Centavos,
 		Rule:   "at most what is available: posted less what payments under way hold",
 		Detail: from + " does not have so much: nothing was done, and the ledger takes this act_id no more; try again with a new one"}
 }
@@ -305,7 +325,8 @@ func tooMuch(q request, accounts map[tb.Uint128]tb.Account) *web.Problem {
 	var of string
 	switch q.act.Kind {
 	case ledger.Deposit: // what transit owes is what customers have
-		owed, most, of = accounts[ledger.TransitAccount(q.act.Bank)], ledger.CustomersCentavosMax, "the customers of "+string(q.act.Bank)+" together"
+		owed, most, of = accounts[ledger.TransitAccount(q.act.Bank)], ledger.CustomersCentavosMax,
+			"the customers of "+string(q.act.Bank)+" together"
 	case ledger.LiquidityIn:
 		owed, most, of = accounts[ledger.IssuanceAccount], ledger.ReservesCentavosMax, "all reserves together"
 	default:
@@ -315,29 +336,35 @@ func tooMuch(q request, accounts map[tb.Uint128]tb.Account) *web.Problem {
 	if has <= most-q.act.Centavos {
 		return nil
 	}
-	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too much", Status: http.StatusUnprocessableEntity, Field: "amount_centavos", Value: q.act.Centavos,
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too much", Status: http.StatusUnprocessableEntity,
+		Field: "amount_centavos", Value: q.act.Centavos,
 		Rule:   fmt.Sprintf("at most %d centavos in %s", most, of),
 		Detail: fmt.Sprintf("%s have %d: nothing was done, and the act_id may be used again", of, has)}
 }
 
 func burnt(q request) *web.Problem {
-	return &web.Problem{Type: web.Kind("act-refused"), Title: "The act was refused before", Status: http.StatusConflict, Field: "act_id", Value: q.id,
-		Rule: "a new try needs a new id", Detail: "the ledger has refused this act once, because there was not enough money: nothing was done; try again with a new act_id"}
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "The act was refused before", Status: http.StatusConflict,
+		Field: "act_id", Value: q.id,
+		Rule:   "a new try needs a new id",
+		Detail: "the ledger has refused this act once, because there was not enough money: nothing was done; try again with a new act_id"}
 }
 
 // taken is the response to an act that creates what is there.
 func taken(q request) *web.Problem {
-	problem := &web.Problem{Type: web.Kind("act-refused"), Title: "It is there", Status: http.StatusConflict, Field: "ispb", Value: q.act.Bank,
+	problem := &web.Problem{Type: web.Kind("act-refused"), Title: "It is there", Status: http.StatusConflict,
+		Field: "ispb", Value: q.act.Bank,
 		Rule: "a participant joins once", Detail: "it is a participant already: nothing was done"}
 	if q.act.Kind == ledger.AccountOpened {
-		problem.Field, problem.Value, problem.Rule = "account", field.AccountOf(q.act.Account), "an account is opened once; reopen opens one that was blocked or closed"
+		problem.Field, problem.Value, problem.Rule = "account", field.AccountOf(q.act.Account),
+			"an account is opened once; reopen opens one that was blocked or closed"
 		problem.Detail = "the account exists already, and another act opened it: nothing was done"
 	}
 	return problem
 }
 
 // write sends a request that writes.
-func write[O any](ctx context.Context, a *Acts, q request, send func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
+func write[O any](ctx context.Context, a *Acts, q request,
+	send func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
 	results, problem := query.Ask(ctx, a.ledger, a.permits, send)
 	if problem != nil && problem.Status == http.StatusTooManyRequests { // it was not sent
 		return nil, problem
@@ -348,9 +375,11 @@ func write[O any](ctx context.Context, a *Acts, q request, send func(tigerbeetle
 // unknownFate turns the response to a question that got no answer, after something was written or
 // may have been, into that of an act that may have been done. It never says that nothing was done.
 func unknownFate(q request, problem *web.Problem) *web.Problem {
-	if problem == nil || problem.Status != http.StatusServiceUnavailable && problem.Status != http.StatusTooManyRequests {
+	if problem == nil || problem.Status != http.StatusServiceUnavailable &&
+		problem.Status != http.StatusTooManyRequests {
 		return problem
 	}
-	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second, Field: "act_id", Value: q.id,
+	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable,
+		RetryAfter: time.Second, Field: "act_id", Value: q.id,
 		Detail: "the ledger did not answer in time, or another question of the caller had its turn, and the act may have been done or not: send the same again with this act_id, which is safe"}
 }

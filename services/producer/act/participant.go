@@ -35,8 +35,10 @@ type ParticipantActDone struct {
 }
 
 // participantActs are the acts on a participant.
-var participantActs = []ledger.ActKind{ledger.Joined, ledger.Suspended, ledger.Resumed, ledger.LiquidityIn, ledger.LiquidityOut,
-	ledger.PaymentCapped, ledger.DayCapped, ledger.NightCapped, ledger.KeyNamed, ledger.KeyRevoked, ledger.SealNamed, ledger.SealRevoked}
+var participantActs = []ledger.ActKind{ledger.Joined, ledger.Suspended, ledger.Resumed, ledger.LiquidityIn,
+	ledger.LiquidityOut,
+	ledger.PaymentCapped, ledger.DayCapped, ledger.NightCapped, ledger.KeyNamed, ledger.KeyRevoked, ledger.SealNamed,
+	ledger.SealRevoked}
 
 const (
 	amountRule = "an integer from 1 to 1000000000000000 (10^15)"
@@ -83,7 +85,8 @@ func accountsOfParticipant(q request) []tb.Account {
 	books := ledger.NewAccount(ledger.BooksAccount(psp))
 	books.UserData128 = q.record()
 	accounts := []tb.Account{books}
-	for _, id := range []tb.Uint128{ledger.ReserveAccount(psp), ledger.TransitAccount(psp), ledger.AllowanceAccount(psp, ledger.Day), ledger.AllowanceAccount(psp, ledger.Night)} {
+	for _, id := range []tb.Uint128{ledger.ReserveAccount(psp), ledger.TransitAccount(psp),
+		ledger.AllowanceAccount(psp, ledger.Day), ledger.AllowanceAccount(psp, ledger.Night)} {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
 	return accounts
@@ -141,7 +144,8 @@ func setAmount(act *ledger.Act, centavos uint64) *web.Problem {
 // setDigest sets which key or seal an act is about.
 func setDigest(act *ledger.Act, text string) *web.Problem {
 	digest, err := hex.DecodeString(text)
-	if err != nil || len(digest) != len(act.Digest) || strings.ToLower(text) != text || bytes.Count(digest, []byte{0}) == len(digest) {
+	if err != nil || len(digest) != len(act.Digest) || strings.ToLower(text) != text ||
+		bytes.Count(digest, []byte{0}) == len(digest) {
 		return invalid("digest", text, digestRule)
 	}
 	act.Digest = ledger.ActDigest(digest)
@@ -152,7 +156,8 @@ func setDigest(act *ledger.Act, text string) *web.Problem {
 // has as many as it may have; nobody uses the key that it revokes, so the digest is wrong; or a
 // suspended bank names a key, which would let a thief outrun the central bank.
 func digestRefused(state *register.State, act ledger.Act) *web.Problem {
-	refused := &web.Problem{Type: web.Kind("act-refused"), Status: http.StatusConflict, Field: "digest", Value: hex.EncodeToString(act.Digest[:])}
+	refused := &web.Problem{Type: web.Kind("act-refused"), Status: http.StatusConflict, Field: "digest",
+		Value: hex.EncodeToString(act.Digest[:])}
 	bank, inUse := state.Participant(act.Bank), 0
 	switch {
 	case bank == nil: // a reading from before it joined
@@ -177,7 +182,8 @@ func digestRefused(state *register.State, act ledger.Act) *web.Problem {
 	if inUse < register.KeysMax {
 		return nil
 	}
-	refused.Title, refused.Rule = "Too many in use", fmt.Sprintf("at most %d keys, and %[1]d seals, of a participant in use", register.KeysMax)
+	refused.Title, refused.Rule = "Too many in use",
+		fmt.Sprintf("at most %d keys, and %[1]d seals, of a participant in use", register.KeysMax)
 	refused.Detail = "nothing was done: revoke one that is not needed, then repeat this act"
 	return refused
 }

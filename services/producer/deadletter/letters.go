@@ -50,12 +50,14 @@ func New(follows *register.Register) *Letters {
 // Follow reads the topic, from readMax records before its end on, until ctx ends. It begins when the
 // register has been read: before that nobody is a participant. It calls told with each id of which there is
 // a new letter.
-func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dial, t *telemetry.Telemetry, told func(id string)) {
+func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dial, t *telemetry.Telemetry,
+	told func(id string)) {
 	if _, err := l.register.Newer(ctx); err != nil { // ctx has ended
 		return
 	}
 	client, err := stream.Connect(kafka, dial, "producer-dead-letters", t, kgo.ConsumeTopics(stream.DeadLetters),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd().Relative(-readMax)), kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20))
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd().Relative(-readMax)), kgo.FetchMaxBytes(4<<20),
+		kgo.FetchMaxPartitionBytes(1<<20))
 	if err != nil { // a wrong option: Connect asks no broker
 		t.Log.Error("cannot follow the dead letters: no status tells of them", zap.Error(err))
 		return
@@ -84,7 +86,8 @@ func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dia
 func (l *Letters) take(record *kgo.Record) (pix.EndToEndID, bool) {
 	var letter pixv1.DeadLetter
 	var message pixv1.PaymentOrder
-	if letter.UnmarshalVT(record.Value) != nil || letter.Topic != stream.Payments || message.UnmarshalVT(letter.Payload) != nil {
+	if letter.UnmarshalVT(record.Value) != nil || letter.Topic != stream.Payments ||
+		message.UnmarshalVT(letter.Payload) != nil {
 		return pix.EndToEndID{}, false
 	}
 	text, amount := message.EndToEndId, message.AmountCentavos

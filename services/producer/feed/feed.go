@@ -47,28 +47,42 @@ type Feed struct {
 	followers               map[follower]int // open streams of settlements
 	following               prometheus.Gauge
 	followersRefused        prometheus.Counter
-	histories               chan int      // numbers of the clients that may read the past; a permit of reading is for one
-	payments                func() bool   // wait
-	pace                    *rate.Limiter // of past settlements meanwhile
+	// numbers of the clients that may read the past; a permit of reading is for one
+	histories chan int
+	payments  func() bool   // wait
+	pace      *rate.Limiter // of past settlements meanwhile
 }
 
-// New registers the metrics. Waits and streams end with stopping. payments reports whether payments wait: then the past is read slowly.
-func New(stopping context.Context, config Config, ledger *query.Ledger, watcher *Watcher, payments func() bool, pools *web.Pools, registry prometheus.Registerer) *Feed {
+// New registers the metrics. Waits and streams end with stopping. payments reports whether payments wait: then the past
+// is read slowly.
+func New(stopping context.Context, config Config, ledger *query.Ledger, watcher *Watcher, payments func() bool,
+	pools *web.Pools, registry prometheus.Registerer) *Feed {
 	f := &Feed{payments: payments, pace: rate.NewLimiter(rate.Limit(config.HistoryRateMax), historyPage),
 		config: config, ledger: ledger, watcher: watcher, stopping: stopping,
 		waits:     pools.Pool("waits", "WAITS_MAX", config.WaitsMax),
 		streams:   pools.Pool("streams", "STREAMS_MAX", config.StreamsMax),
 		reading:   pools.Pool("histories", "SETTLEMENT_HISTORIES_MAX", config.HistoriesMax),
 		histories: make(chan int, config.HistoriesMax), followers: map[follower]int{},
-		following:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_producer_settlement_streams", Help: "Open streams of participants' settlements."}),
-		followersRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_settlement_streams_refused_total", Help: "Refused streams of settlements: the caller has as many open of the same participant as it may."}),
+		following: prometheus.NewGauge(
+			prometheus.GaugeOpts{Name: "pix_producer_settlement_streams",
+				Help: "Open streams of participants' settlements."}),
+		followersRefused: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "pix_producer_settlement_streams_refused_total",
+				Help: "Refused streams of settlements: the caller has as many open of the same participant as it may."}),
 	}
 	for number := range config.HistoriesMax {
 		f.histories <- number
 	}
 	registry.MustRegister(f.following, f.followersRefused,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_waits", Help: "Submissions that wait for the outcome of their payment."}, func() float64 { return float64(f.waits.Taken()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_streams", Help: "Open streams of events."}, func() float64 { return float64(f.streams.Taken()) }))
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "pix_producer_waits",
+				Help: "Submissions that wait for the outcome of their payment."}, func() float64 {
+				return float64(f.waits.Taken())
+			}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_streams", Help: "Open streams of events."},
+			func() float64 {
+				return float64(f.streams.Taken())
+			}))
 	return f
 }
 
@@ -100,7 +114,9 @@ func (f *Feed) Payment(id pix.EndToEndID) Subject[query.PaymentState] {
 
 // Return is the subject of a return, by its id alone.
 func (f *Feed) Return(id pix.ReturnID) Subject[query.ReturnState] {
-	return Subject[query.ReturnState]{id.String(), func(ctx context.Context) (query.ReturnState, *web.Problem) { return f.ledger.StateOfReturn(ctx, id) }}
+	return Subject[query.ReturnState]{id.String(), func(ctx context.Context) (query.ReturnState, *web.Problem) {
+		return f.ledger.StateOfReturn(ctx, id)
+	}}
 }
 
 // With is the subject with this content. Its state is a problem (409) if the ledger knows the id with
@@ -158,7 +174,8 @@ func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan an
 
 // Respond responds to the submission of a payment or a return that Kafka has acknowledged:
 // with the outcome, if the caller waits and it comes in time, else with accepted.
-func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time.Duration, subject Subject[S], accepted any) *web.Problem {
+func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time.Duration, subject Subject[S],
+	accepted any) *web.Problem {
 	if wait > 0 {
 		if end, applied := waitFor(f, w, r, subject, wait); applied {
 			w.Header().Set(PreferenceApplied, fmt.Sprintf("wait=%d", wait/time.Second))
@@ -178,9 +195,10 @@ func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time
 // PreferenceApplied is the header of a response that has waited.
 const PreferenceApplied = "Preference-Applied"
 
-// waitFor returns the last answer before the time is over: the final state if it comes in time. applied is false when too many
-// submissions wait already.
-func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S], longest time.Duration) (end answer[S], applied bool) {
+// waitFor returns the last answer before the time is over: the final state if it comes in time. applied is false when
+// too many submissions wait already.
+func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S],
+	longest time.Duration) (end answer[S], applied bool) {
 	caller := access.Of(r).Name()
 	if f.waits.Take(caller) != nil {
 		return end, false
@@ -213,8 +231,10 @@ func PreferredWait(header http.Header, longest time.Duration) (time.Duration, *w
 		}
 		seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 63)
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			return 0, &web.Problem{Type: web.Kind("invalid-header"), Title: "Invalid header", Status: http.StatusBadRequest, Field: "Prefer", Value: strings.ToValidUTF8(preference, "\uFFFD"),
-				Rule: "wait=N, a whole number of seconds", Detail: "nothing was sent: how long to wait cannot be read; send wait=N, or leave it out"}
+			return 0, &web.Problem{Type: web.Kind("invalid-header"), Title: "Invalid header",
+				Status: http.StatusBadRequest, Field: "Prefer", Value: strings.ToValidUTF8(preference, "\uFFFD"),
+				Rule:   "wait=N, a whole number of seconds",
+				Detail: "nothing was sent: how long to wait cannot be read; send wait=N, or leave it out"}
 		}
 		return time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second, nil // the first one counts
 	}

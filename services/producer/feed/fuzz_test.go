@@ -18,7 +18,8 @@ func FuzzCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for partitions := range 5 {
 			if at, err := positionOf(text, partitions); err == nil {
-				if again, err := positionOf(at.cursor(), partitions); err != nil || !slices.Equal(again, at) || len(at) != partitions {
+				if again, err := positionOf(at.cursor(), partitions); err != nil || !slices.Equal(again, at) ||
+					len(at) != partitions {
 					t.Fatalf("%v is read again as %v %v", at, again, err)
 				}
 				for _, offset := range at {
@@ -37,7 +38,9 @@ func FuzzPrefer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		wait, problem := PreferredWait(http.Header{"Prefer": {text}}, 30*time.Second)
-		if wait < 0 || wait > 30*time.Second || wait%time.Second != 0 || problem != nil && (wait != 0 || problem.Status != 400 || problem.Field != "Prefer" || problem.Value == "" || problem.Rule == "") {
+		if wait < 0 || wait > 30*time.Second || wait%time.Second != 0 || problem != nil &&
+			(wait != 0 || problem.Status != 400 || problem.Field != "Prefer" || problem.Value == "" ||
+				problem.Rule == "") {
 			t.Fatalf("%v %v", wait, problem)
 		}
 	})

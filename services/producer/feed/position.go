@@ -76,7 +76,8 @@ func (p position) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// positionOf returns the position of a cursor in a topic with this number of partitions. It may be older than some of them.
+// positionOf returns the position of a cursor in a topic with this number of partitions. It may be older than some of
+// them.
 func positionOf(cursor string, partitions int) (position, error) {
 	wrong := errors.New("it is not a position in this stream: use the id of an event, or \"start\" or \"end\"")
 	text, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
@@ -96,7 +97,8 @@ func positionOf(cursor string, partitions int) (position, error) {
 		return nil, wrong
 	}
 	if len(p) > partitions {
-		return nil, fmt.Errorf("it is a position in %d partitions, and %s has %d: it is of another system, or of a topic that was made anew; begin with \"start\" or \"end\"", len(p), stream.Settlements, partitions)
+		return nil, fmt.Errorf("it is a position in %d partitions, and %s has %d: it is of another system, or of a topic that was made anew; begin with \"start\" or \"end\"",
+			len(p), stream.Settlements, partitions)
 	}
 	return p.withPartitions(partitions), nil
 }

@@ -39,7 +39,8 @@ func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) *web.Problem 
 	defer f.leave(follower)
 	ctx, done := web.Bound(r.Context(), f.stopping, f.config.StreamTimeMax)
 	defer done()
-	s := &settlementStream{Feed: f, caller: caller, participant: participant, at: at, events: web.StartEvents(w, f.config.WriteTimeout)}
+	s := &settlementStream{Feed: f, caller: caller, participant: participant, at: at,
+		events: web.StartEvents(w, f.config.WriteTimeout)}
 	if s.events.KeepAlive(at.cursor()) != nil {
 		return nil
 	}
@@ -65,8 +66,10 @@ func (f *Feed) join(who follower) *web.Problem {
 	defer f.followersMu.Unlock()
 	if f.followers[who] >= followersMax {
 		f.followersRefused.Inc()
-		return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams of one participant", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-			Field: "participant", Value: who.participant, Rule: fmt.Sprintf("at most %d open streams of a caller for a participant's settlements", followersMax),
+		return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams of one participant",
+			Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+			Field: "participant", Value: who.participant,
+			Rule:   fmt.Sprintf("at most %d open streams of a caller for a participant's settlements", followersMax),
 			Detail: "all of them say the same: read one, or try again when one has ended"}
 	}
 	f.followers[who]++
@@ -98,7 +101,8 @@ func (f *Feed) streamOf(r *http.Request) (pix.ISPB, position, *web.Problem) {
 	}
 	end, err := endOf(r.Context(), f.watcher.admin)
 	if err != nil {
-		return "", nil, &web.Problem{Type: web.Kind("kafka-away"), Title: "Kafka does not answer", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		return "", nil, &web.Problem{Type: web.Kind("kafka-away"), Title: "Kafka does not answer",
+			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "Kafka does not say where the settlements end (" + err.Error() + "): ask again later"}
 	}
 	from := r.Header.Get("Last-Event-ID") // a client that comes back says where it was
@@ -121,7 +125,8 @@ func (f *Feed) streamOf(r *http.Request) (pix.ISPB, position, *web.Problem) {
 	return participant, slices.Clone(at), nil
 }
 
-var errBeyondEnd = errors.New("it is past the end of the settlements: it is of another system, or of data that was removed")
+var errBeyondEnd = errors.New(
+	"it is past the end of the settlements: it is of another system, or of data that was removed")
 
 // settlementStream is one open stream of a participant's settlements.
 type settlementStream struct {
@@ -191,7 +196,8 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 		if r.body.EndToEndID == "" {
 			continue // nobody's
 		}
-		if s.participant != everybody && r.banks[0] != s.participant && (r.banks[1] != s.participant || r.perhapsHeld && !held[r.body.EndToEndID]) {
+		if s.participant != everybody && r.banks[0] != s.participant &&
+			(r.banks[1] != s.participant || r.perhapsHeld && !held[r.body.EndToEndID]) {
 			continue
 		}
 		if err := s.events.Add(s.at.cursor(), "settlement", r.body); err != nil {
@@ -206,7 +212,8 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 func (s *settlementStream) held(ctx context.Context, reports []report) (map[string]bool, error) {
 	var ids []pix.EndToEndID
 	for _, r := range reports {
-		if id, err := pix.ParseEndToEndID(r.body.EndToEndID); err == nil && r.perhapsHeld && r.banks[0] != s.participant && r.banks[1] == s.participant {
+		if id, err := pix.ParseEndToEndID(r.body.EndToEndID); err == nil && r.perhapsHeld &&
+			r.banks[0] != s.participant && r.banks[1] == s.participant {
 			ids = append(ids, id)
 		}
 	}
@@ -258,7 +265,8 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 	if s.payments() && s.pace.WaitN(ctx, historyPage) != nil {
 		return false
 	}
-	client, err := stream.Connect(s.watcher.kafka, s.watcher.dial, "producer-history-"+strconv.Itoa(number), s.watcher.t,
+	client, err := stream.Connect(s.watcher.kafka, s.watcher.dial, "producer-history-"+strconv.Itoa(number),
+		s.watcher.t,
 		kgo.ConsumePartitions(s.at.offsets()),
 		kgo.KeepControlRecords(), // so that no offset is missing, and the end is seen
 		kgo.FetchMaxBytes(512<<10), kgo.FetchMaxPartitionBytes(512<<10), kgo.MaxConcurrentFetches(1))

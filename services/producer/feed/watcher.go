@@ -101,7 +101,8 @@ func (w *Watcher) Run(ctx context.Context) {
 			return
 		}
 		fetches.EachError(func(topic string, partition int32, err error) {
-			w.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+			w.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic),
+				zap.Int32("partition", partition), zap.Error(err))
 		})
 		w.distribute(fetches.Records())
 	}
@@ -275,7 +276,8 @@ func reportOf(record *kgo.Record) (report, bool) {
 		return report{}, false
 	}
 	r := report{partition: record.Partition, offset: record.Offset, body: Settlement{
-		EndToEndID: message.EndToEndId, OriginalEndToEndID: message.OriginalEndToEndId, Status: query.Rejected, ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
+		EndToEndID: message.EndToEndId, OriginalEndToEndID: message.OriginalEndToEndId, Status: query.Rejected,
+		ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
 	}}
 	account := func(a *pixv1.Account) *field.Account {
 		if a == nil {
@@ -292,7 +294,8 @@ func reportOf(record *kgo.Record) (report, bool) {
 		r.banks[1] = r.banks[0]
 	}
 	r.perhapsHeld = r.body.Status == query.Rejected && message.ReasonCode == pix.ReasonPayeePSPSilent.String()
-	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil { // its ids name both banks, also when it is rejected
+	// its ids name both banks, also when it is rejected
+	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
 		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
 			r.banks, r.perhapsHeld = [2]pix.ISPB{id.PSP(), original.Payer()}, false
 		}

@@ -81,7 +81,8 @@ var Rules = map[string]string{
 // ReadJSON is web.ReadJSON, with this API's rule for an amount: otherwise -5 would break another rule than 0.
 func ReadJSON(body io.Reader, target any) *web.Problem {
 	problem := web.ReadJSON(body, target)
-	if problem != nil && problem.Value != nil && strings.HasPrefix(Rules[problem.Field], "an integer") { // a value of another type
+	// a value of another type
+	if problem != nil && problem.Value != nil && strings.HasPrefix(Rules[problem.Field], "an integer") {
 		problem.Detail = strings.Replace(problem.Detail, problem.Rule, Rules[problem.Field], 1)
 		problem.Rule = Rules[problem.Field]
 	}
@@ -112,5 +113,6 @@ func Invalid(endToEndID, field string, value any, code pix.Reason, detail string
 		endToEndID = ""
 	}
 	return &web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Status: http.StatusUnprocessableEntity,
-		Detail: fmt.Sprintf("%s: %s", field, detail), Field: field, Value: value, Rule: Rules[field], Code: code.String(), EndToEndID: endToEndID}
+		Detail: fmt.Sprintf("%s: %s", field, detail), Field: field, Value: value, Rule: Rules[field],
+		Code: code.String(), EndToEndID: endToEndID}
 }

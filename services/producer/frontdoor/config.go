@@ -45,11 +45,14 @@ func (c *Config) Validate() error {
 	}
 	// Otherwise callers that only wait could keep all others out.
 	if waiting := c.Feed.WaitsMax + c.Feed.StreamsMax; waiting >= c.HTTP.ConnectionsMax {
-		return fmt.Errorf("HTTP_CONNECTIONS_MAX is %d: it must be more than WAITS_MAX and STREAMS_MAX together, %d", c.HTTP.ConnectionsMax, waiting)
+		return fmt.Errorf("HTTP_CONNECTIONS_MAX is %d: it must be more than WAITS_MAX and STREAMS_MAX together, %d",
+			c.HTTP.ConnectionsMax, waiting)
 	}
 	// Otherwise the connection is cut before the response that names the payment.
-	if longest := max(c.Submission.PublishTimeout, c.Query.Timeout) + c.Query.Timeout + c.HTTP.ReadTimeout; c.HTTP.WriteTimeout <= longest {
-		return fmt.Errorf("HTTP_WRITE_TIMEOUT is %v: it must be longer than HTTP_READ_TIMEOUT plus STATUS_TIMEOUT plus the longer of PUBLISH_TIMEOUT and STATUS_TIMEOUT, %v", c.HTTP.WriteTimeout, longest)
+	if longest := max(c.Submission.PublishTimeout, c.Query.Timeout) + c.Query.Timeout +
+		c.HTTP.ReadTimeout; c.HTTP.WriteTimeout <= longest {
+		return fmt.Errorf("HTTP_WRITE_TIMEOUT is %v: it must be longer than HTTP_READ_TIMEOUT plus STATUS_TIMEOUT plus the longer of PUBLISH_TIMEOUT and STATUS_TIMEOUT, %v",
+			c.HTTP.WriteTimeout, longest)
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 
 func TestLimitsThatContradictEachOtherAreRefused(t *testing.T) {
 	parse := func() (*Config, error) {
-		c := &Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9101"}, HTTP: web.Config{Address: "127.0.0.1:8080"}}
+		c := &Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9101"},
+			HTTP: web.Config{Address: "127.0.0.1:8080"}}
 		return c, settings.Parse(c)
 	}
 	if _, err := parse(); err != nil {
@@ -23,7 +24,8 @@ func TestLimitsThatContradictEachOtherAreRefused(t *testing.T) {
 		{"PAGE_MAX", "8189", "PAGE_MAX is 8189: it must be from 1 to 8188"},
 		{"LEDGER_LOOKUP_IDS_MAX", "133", "LEDGER_LOOKUP_IDS_MAX is 133: it must be from 134 to 8189"},
 		{"LEDGER_LOOKUP_IDS_MAX", "1000", "PAGE_MAX is 1000: it must be below LEDGER_LOOKUP_IDS_MAX, 1000"},
-		{"HTTP_CONNECTIONS_MAX", "2000", "HTTP_CONNECTIONS_MAX is 2000: it must be more than WAITS_MAX and STREAMS_MAX together, 2000"},
+		{"HTTP_CONNECTIONS_MAX", "2000",
+			"HTTP_CONNECTIONS_MAX is 2000: it must be more than WAITS_MAX and STREAMS_MAX together, 2000"},
 		{"HTTP_WRITE_TIMEOUT", "10s", "HTTP_WRITE_TIMEOUT is 10s: it must be longer"},
 		{"BATCH_LINES_MAX", "0", "BATCH_LINES_MAX is 0: it must be from 1 to 100000"},
 		{"BATCH_BYTES_MAX", "1", "BATCH_BYTES_MAX is 1"},

@@ -40,7 +40,9 @@ func TestTheDescriptionSuitsViewersAndGenerators(t *testing.T) {
 			Tags        []string
 		}
 	}
-	if err := json.Unmarshal(describe(api(&submission.Submissions{}, &query.Ledger{}, &feed.Feed{}, &act.Acts{}, &question.Board{})), &described); err != nil {
+	if err := json.Unmarshal(
+		describe(api(&submission.Submissions{}, &query.Ledger{}, &feed.Feed{}, &act.Acts{}, &question.Board{})),
+		&described); err != nil {
 		t.Fatal(err)
 	}
 	used := map[string]bool{}
@@ -54,7 +56,8 @@ func TestTheDescriptionSuitsViewersAndGenerators(t *testing.T) {
 				continue
 			}
 			used[operation.Tags[0]] = true
-			if slices.Contains([]string{"return", "import", "class", "default", "delete", "package", "new", "yield"}, operation.OperationID) {
+			if slices.Contains([]string{"return", "import", "class", "default", "delete", "package", "new", "yield"},
+				operation.OperationID) {
 				t.Errorf("%s %s: %s is a word of programming languages", method, path, operation.OperationID)
 			}
 		}

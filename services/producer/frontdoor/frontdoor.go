@@ -47,7 +47,8 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 		return err
 	}
 	defer t.Stop()
-	for _, need := range []string{runningNeed, stream.KafkaNeed, stream.TopicsNeed, query.Need, query.ClockNeed, submission.LogNeed} {
+	for _, need := range []string{runningNeed, stream.KafkaNeed, stream.TopicsNeed, query.Need, query.ClockNeed,
+		submission.LogNeed} {
 		t.Health.Need(need)
 	}
 	follows := register.New(client, config.Query.IDsMax, t)
@@ -73,11 +74,16 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	defer stopWatching()
 	monitor.PublishLimit(config.LedgerLimitGiB, t.Registry)
 	watcher := feed.NewWatcher(kafka, config.Stream, on.Dial, t)
-	balances, caps, backlog := monitor.NewBalances(client, config.Query.IDsMax, follows, on.Now, t), monitor.NewCaps(client, config.Query.IDsMax, follows, ledger.Writable, t), monitor.NewBacklog(kafka, t, gate.Observe, publisher.Own)
+	balances, caps, backlog := monitor.NewBalances(client, config.Query.IDsMax, follows, on.Now, t),
+		monitor.NewCaps(client, config.Query.IDsMax, follows, ledger.Writable, t),
+		monitor.NewBacklog(kafka, t, gate.Observe, publisher.Own)
 	following := feed.New(watching, config.Feed, ledger, watcher, gate.PaymentsWait, pools, t.Registry)
-	board := question.New(watching, config.Question, config.Feed, config.Submission.PublishTimeout, config.Submission.FlightTimeMax, config.Stream, on, ledger, following.Streams(), following.Waits(), t)
+	board := question.New(watching, config.Question, config.Feed, config.Submission.PublishTimeout,
+		config.Submission.FlightTimeMax, config.Stream, on, ledger, following.Streams(), following.Waits(), t)
 	watchers.Go(func() {
-		stream.Watch(watching, kafka, t, stream.Watched{Topics: stream.TopicNames(), Partial: true, Closed: publisher.Shut, Renewed: board.Renew, Partitions: watcher.Grow})
+		stream.Watch(watching, kafka, t,
+			stream.Watched{Topics: stream.TopicNames(), Partial: true, Closed: publisher.Shut, Renewed: board.Renew,
+				Partitions: watcher.Grow})
 	})
 	compared, looked := make(chan struct{}), make(chan struct{})
 	watchers.Go(func() { ledger.Watch(watching, t, compared) })
@@ -91,7 +97,8 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	watchers.Go(func() { board.Run(watching) })
 	watchers.Go(func() { backlog.Publish(watching, min(config.BooksInterval, config.Overload.Age/5)) })
 
-	submissions := submission.New(publisher, config.Batch, int(config.HTTP.BodyBytesMax), ledger, following, pools, t.Registry)
+	submissions := submission.New(publisher, config.Batch, int(config.HTTP.BodyBytesMax), ledger, following,
+		pools, t.Registry)
 	http := config.HTTP
 	http.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
 	http.TLS, http.Pools = control.TLS, pools
@@ -109,8 +116,11 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	case <-publisher.Placed():
 	case <-first.Done():
 	}
-	_, _ = follows.Newer(first) // before the register was read no payment is taken; an error means that the time is over
-	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following, act.New(config.Act, ledger, pools), board), control, ledger.Closed, t.Registry), t.Log)
+	// before the register was read no payment is taken; an error means that the time is over
+	_, _ = follows.Newer(first)
+	server, err := web.Serve(http, on.Listen,
+		handler(api(submissions, ledger, following, act.New(config.Act, ledger, pools), board), control, ledger.Closed,
+			t.Registry), t.Log)
 	if err != nil {
 		return err
 	}
@@ -137,6 +147,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 		}
 		cancel()
 	}
-	t.Log.Info("stopped", zap.NamedError("because_of", errors.Join(failure, context.Cause(ctx))), zap.Duration("took", time.Since(stopping)))
+	t.Log.Info("stopped", zap.NamedError("because_of", errors.Join(failure, context.Cause(ctx))),
+		zap.Duration("took", time.Since(stopping)))
 	return failure
 }

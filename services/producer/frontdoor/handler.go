@@ -50,12 +50,15 @@ func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 
 // handler serves the API and its description. It admits callers and counts responses. While closed returns a
 // problem, that is the response to all of them: even who may call stands in the ledger.
-func handler(api []route, control *access.Control, closed func() *web.Problem, registry prometheus.Registerer) http.Handler {
+func handler(api []route, control *access.Control, closed func() *web.Problem,
+	registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status; broken: the connection broke before the end of the response.",
+		Name: "pix_producer_requests_total",
+		Help: "HTTP requests answered, by route and HTTP status; broken: the connection broke before the end of the response.",
 	}, []string{"route", "status"})
 	acceptSeconds := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "pix_producer_accept_seconds", Help: "Time from the request of a payment or return to the response that Kafka has acknowledged it (202 only).",
+		Name:    "pix_producer_accept_seconds",
+		Help:    "Time from the request of a payment or return to the response that Kafka has acknowledged it (202 only).",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
 	})
 	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -108,7 +111,8 @@ func handler(api []route, control *access.Control, closed func() *web.Problem, r
 	for path, allowed := range methods {
 		mux.HandleFunc(path, notAllowed(allowed))
 	}
-	description := sync.OnceValue(func() []byte { return describe(api) }) // it takes milliseconds, which a start can do without
+	// it takes milliseconds, which a start can do without
+	description := sync.OnceValue(func() []byte { return describe(api) })
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(description()) // an error means that the client is gone
@@ -116,7 +120,8 @@ func handler(api []route, control *access.Control, closed func() *web.Problem, r
 	serveViewer(mux)
 	mux.HandleFunc("GET /{$}", index)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		(&web.Problem{Type: web.Kind("unknown-path"), Title: "Unknown path", Status: http.StatusNotFound, Field: "path", Value: r.URL.Path, Rule: "a path of /openapi.json",
+		(&web.Problem{Type: web.Kind("unknown-path"), Title: "Unknown path", Status: http.StatusNotFound, Field: "path",
+			Value: r.URL.Path, Rule: "a path of /openapi.json",
 			Detail: "there is nothing here: GET /openapi.json describes what there is"}).Write(w)
 	})
 	return web.NamesRequests(mux)
@@ -130,7 +135,8 @@ func index(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	web.WriteJSON(w, http.StatusOK, map[string]string{
-		"service": "Liquida, the front door of a PIX-style clearing house", "documentation": "/docs", "openapi": "/openapi.json", "api": "/v1",
+		"service": "Liquida, the front door of a PIX-style clearing house", "documentation": "/docs",
+		"openapi": "/openapi.json", "api": "/v1",
 		"health": "/healthz and /readyz, on the port of TELEMETRY_ADDRESS",
 	})
 }
@@ -143,7 +149,8 @@ func wrongHeader(r *http.Request) *web.Problem {
 		return nil
 	}
 	wrong := func(name, kind, title string, status int) *web.Problem {
-		return &web.Problem{Type: web.Kind(kind), Title: title, Status: status, Field: name, Value: strings.ToValidUTF8(strings.Join(r.Header.Values(name), ", "), "\uFFFD")}
+		return &web.Problem{Type: web.Kind(kind), Title: title, Status: status, Field: name,
+			Value: strings.ToValidUTF8(strings.Join(r.Header.Values(name), ", "), "\uFFFD")}
 	}
 	for _, name := range idempotencyKeys {
 		if len(r.Header.Values(name)) > 0 {
@@ -155,8 +162,10 @@ func wrongHeader(r *http.Request) *web.Problem {
 	}
 	for _, encoding := range r.Header.Values("Content-Encoding") {
 		if !strings.EqualFold(encoding, "identity") {
-			problem := wrong("Content-Encoding", "unsupported-encoding", "Unsupported content encoding", http.StatusUnsupportedMediaType)
-			problem.Rule, problem.Detail = "identity, or no such header", "nothing was done: send the body as it is, without an encoding"
+			problem := wrong("Content-Encoding", "unsupported-encoding", "Unsupported content encoding",
+				http.StatusUnsupportedMediaType)
+			problem.Rule, problem.Detail = "identity, or no such header",
+				"nothing was done: send the body as it is, without an encoding"
 			return problem
 		}
 	}
@@ -179,7 +188,8 @@ func (r route) wrongQuery(request *http.Request) *web.Problem {
 	}
 	values, err := url.ParseQuery(request.URL.RawQuery)
 	if err != nil {
-		return wrong("query", strings.ToValidUTF8(request.URL.RawQuery, "\uFFFD"), "name=value pairs with & between them", err.Error()+": encode it as URLs are")
+		return wrong("query", strings.ToValidUTF8(request.URL.RawQuery, "\uFFFD"),
+			"name=value pairs with & between them", err.Error()+": encode it as URLs are")
 	}
 	var known []string
 	for _, name := range r.parameters {
@@ -212,7 +222,8 @@ func notAllowed(allowed []string) http.HandlerFunc {
 	allow := strings.Join(slices.Sorted(slices.Values(allowed)), ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow)
-		(&web.Problem{Type: web.Kind("method-not-allowed"), Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Field: "method", Value: r.Method, Rule: allow,
+		(&web.Problem{Type: web.Kind("method-not-allowed"), Title: "Method not allowed",
+			Status: http.StatusMethodNotAllowed, Field: "method", Value: r.Method, Rule: allow,
 			Detail: fmt.Sprintf("%s is not possible here: use %s", r.Method, allow)}).Write(w)
 	}
 }

@@ -23,7 +23,8 @@ func TestABrokenResponseIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	breaks := route{method: "GET", path: "/breaks", id: "breaks", permission: access.CentralBankOnly, responses: map[int]message{200: {"A balance.", asJSON, query.Balance{}}},
+	breaks := route{method: "GET", path: "/breaks", id: "breaks", permission: access.CentralBankOnly,
+		responses: map[int]message{200: {"A balance.", asJSON, query.Balance{}}},
 		handler: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "begin")
 			_ = http.NewResponseController(w).Flush()
@@ -42,7 +43,8 @@ func TestABrokenResponseIsCounted(t *testing.T) {
 	server.Close() // the handler has ended
 	shown := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(shown, httptest.NewRequest("GET", "/", nil))
-	if want := `pix_producer_requests_total{route="GET /breaks",status="broken"} 1`; !strings.Contains(shown.Body.String(), want) || !strings.Contains(shown.Body.String(), "pix_producer_requests_in_flight 0") {
+	if want := `pix_producer_requests_total{route="GET /breaks",status="broken"} 1`; !strings.Contains(
+		shown.Body.String(), want) || !strings.Contains(shown.Body.String(), "pix_producer_requests_in_flight 0") {
 		t.Errorf("%s is missing in %s", want, shown.Body)
 	}
 }

@@ -45,17 +45,22 @@ type ages map[int32][]sample // ends that are not done, oldest first
 
 // NewBacklog registers the metrics. It calls observe with each reading, and own with the partitions in which
 // engines have committed.
-func NewBacklog(client *kgo.Client, t *telemetry.Telemetry, observe func(overload.Reading), own func([]int32)) *Backlog {
+func NewBacklog(client *kgo.Client, t *telemetry.Telemetry, observe func(overload.Reading),
+	own func([]int32)) *Backlog {
 	perPartition := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append(labels, "partition"))
 		t.Registry.MustRegister(gauge)
 		return gauge
 	}
 	return &Backlog{
-		admin: kadm.NewClient(client), log: t.Log, uncommitted: ages{}, untaken: ages{}, taken: map[int32]int64{}, observe: observe, own: own,
-		ends:    perPartition("pix_topic_end_offset", "Records ever written to a partition. The rate is the offered load.", "topic"),
-		lag:     perPartition("pix_lag_records", "Records of pix.payments above the committed offset. A payment that waits for its bank holds the offset back, so finished ones above it count too."),
-		seconds: perPartition("pix_lag_seconds", "Age of the oldest uncommitted record of pix.payments, to within one BOOKS_INTERVAL. After a start of this process it begins at 0."),
+		admin: kadm.NewClient(client), log: t.Log, uncommitted: ages{}, untaken: ages{}, taken: map[int32]int64{},
+		observe: observe, own: own,
+		ends: perPartition("pix_topic_end_offset",
+			"Records ever written to a partition. The rate is the offered load.", "topic"),
+		lag: perPartition("pix_lag_records",
+			"Records of pix.payments above the committed offset. A payment that waits for its bank holds the offset back, so finished ones above it count too."),
+		seconds: perPartition("pix_lag_seconds",
+			"Age of the oldest uncommitted record of pix.payments, to within one BOOKS_INTERVAL. After a start of this process it begins at 0."),
 	}
 }
 

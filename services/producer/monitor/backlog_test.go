@@ -36,7 +36,8 @@ func TestBacklogAgeIsBounded(t *testing.T) {
 	began := time.Now()
 	const steps = 10 * samplesMax
 	for i := range steps {
-		if got, want := b.age(0, began.Add(time.Duration(i)*time.Second), 0, int64(i+1)), time.Duration(i)*time.Second; got != want {
+		if got, want := b.age(0, began.Add(time.Duration(i)*time.Second), 0, int64(i+1)),
+			time.Duration(i)*time.Second; got != want {
 			t.Fatalf("step %d: age is %v, want %v", i, got, want)
 		}
 	}

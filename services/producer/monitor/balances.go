@@ -24,7 +24,9 @@ import (
 
 // PublishLimit publishes to what size the ledger's data file may grow. The ledger itself says how large it is.
 func PublishLimit(limitGiB int64, registry prometheus.Registerer) {
-	limit := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_limit_bytes", Help: "To what size the ledger's data file may grow (LEDGER_LIMIT_GIB); there the ledger ends."})
+	limit := prometheus.NewGauge(
+		prometheus.GaugeOpts{Name: "pix_ledger_limit_bytes",
+			Help: "To what size the ledger's data file may grow (LEDGER_LIMIT_GIB); there the ledger ends."})
 	registry.MustRegister(limit)
 	limit.Set(float64(limitGiB << 30))
 }
@@ -49,22 +51,27 @@ type Balances struct {
 }
 
 // NewBalances registers the metrics. idsMax bounds a look-up, now is the wall clock.
-func NewBalances(client tigerbeetle.Client, idsMax int, follows *register.Register, now func() time.Time, t *telemetry.Telemetry) *Balances {
+func NewBalances(client tigerbeetle.Client, idsMax int, follows *register.Register, now func() time.Time,
+	t *telemetry.Telemetry) *Balances {
 	perBank := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"ispb"})
 	}
 	b := &Balances{
-		client:            client,
-		idsMax:            idsMax,
-		register:          follows,
-		now:               now,
-		log:               t.Log,
-		reserve:           perBank("pix_reserve_centavos", "A bank's reserve: posted credits minus debits."),
-		reserveFunded:     perBank("pix_reserve_funded_centavos", "What the bank's reserve was funded with: by bootstrap, and by liquidity put in less taken out."),
-		reserveHeld:       perBank("pix_reserve_held_centavos", "The part of a bank's reserve that payments under way hold."),
-		transit:           perBank("pix_transit_centavos", "A bank's transit account: posted credits minus debits."),
-		difference:        perBank("pix_books_difference_centavos", "The three-leg invariant: reserve + transit minus the bank's books; not 0 is a breach."),
-		pendingDifference: perBank("pix_books_pending_difference_centavos", "The same law over what is held; an expiry may show between two legs, so only one that stays is a breach."),
+		client:   client,
+		idsMax:   idsMax,
+		register: follows,
+		now:      now,
+		log:      t.Log,
+		reserve:  perBank("pix_reserve_centavos", "A bank's reserve: posted credits minus debits."),
+		reserveFunded: perBank("pix_reserve_funded_centavos",
+			"What the bank's reserve was funded with: by bootstrap, and by liquidity put in less taken out."),
+		reserveHeld: perBank("pix_reserve_held_centavos",
+			"The part of a bank's reserve that payments under way hold."),
+		transit: perBank("pix_transit_centavos", "A bank's transit account: posted credits minus debits."),
+		difference: perBank("pix_books_difference_centavos",
+			"The three-leg invariant: reserve + transit minus the bank's books; not 0 is a breach."),
+		pendingDifference: perBank("pix_books_pending_difference_centavos",
+			"The same law over what is held; an expiry may show between two legs, so only one that stays is a breach."),
 		conservation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_conservation_difference_centavos",
 			Help: "All reserves plus issuance, or, if that is 0, what issuance paid without an act; not 0 means that central-bank money appeared or vanished."}),
 		readAt: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_books_read_timestamp_seconds",
@@ -72,7 +79,8 @@ func NewBalances(client tigerbeetle.Client, idsMax int, follows *register.Regist
 		readSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pix_books_read_seconds",
 			Help: "Time of reading all balances.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
 	}
-	t.Registry.MustRegister(b.reserve, b.reserveFunded, b.reserveHeld, b.transit, b.difference, b.pendingDifference, b.conservation, b.readAt, b.readSeconds)
+	t.Registry.MustRegister(b.reserve, b.reserveFunded, b.reserveHeld, b.transit, b.difference, b.pendingDifference,
+		b.conservation, b.readAt, b.readSeconds)
 	return b
 }
 
@@ -164,9 +172,11 @@ func (b *Balances) lookUp(state *register.State) (*money, error) {
 			return nil, err
 		}
 		for _, p := range page {
-			one, books := bankMoney{reserve: found[ledger.ReserveAccount(p.ISPB)], transit: found[ledger.TransitAccount(p.ISPB)]}, found[ledger.BooksAccount(p.ISPB)]
+			one, books := bankMoney{reserve: found[ledger.ReserveAccount(p.ISPB)],
+				transit: found[ledger.TransitAccount(p.ISPB)]}, found[ledger.BooksAccount(p.ISPB)]
 			one.difference = query.Difference(one.reserve, one.transit, books)
-			one.pending = ledger.Less(ledger.Sum(one.reserve.CreditsPending, one.transit.CreditsPending), ledger.Sum(one.reserve.DebitsPending, one.transit.DebitsPending))
+			one.pending = ledger.Less(ledger.Sum(one.reserve.CreditsPending, one.transit.CreditsPending),
+				ledger.Sum(one.reserve.DebitsPending, one.transit.DebitsPending))
 			m.banks = append(m.banks, one)
 		}
 		if len(pages) == 1 {
@@ -185,7 +195,8 @@ func (b *Balances) lookUp(state *register.State) (*money, error) {
 }
 
 // accounts reads accounts of banks, and issuance, in one request.
-func (b *Balances) accounts(banks []*register.Participant, of ...func(pix.ISPB) ledger.AccountID) (map[ledger.AccountID]tb.Account, error) {
+func (b *Balances) accounts(banks []*register.Participant,
+	of ...func(pix.ISPB) ledger.AccountID) (map[ledger.AccountID]tb.Account, error) {
 	ids := []tb.Uint128{ledger.IssuanceAccount}
 	for _, p := range banks {
 		for _, account := range of {
@@ -193,7 +204,8 @@ func (b *Balances) accounts(banks []*register.Participant, of ...func(pix.ISPB) 
 		}
 	}
 	if len(ids) > b.idsMax {
-		return nil, fmt.Errorf("there are %d participants: the ledger answers for %d reserves of one instant (LEDGER_LOOKUP_IDS_MAX less 1)", len(banks), b.idsMax-1)
+		return nil, fmt.Errorf("there are %d participants: the ledger answers for %d reserves of one instant (LEDGER_LOOKUP_IDS_MAX less 1)",
+			len(banks), b.idsMax-1)
 	}
 	found, err := b.client.LookupAccounts(ids)
 	if err != nil {

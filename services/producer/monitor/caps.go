@@ -34,14 +34,17 @@ type Caps struct {
 }
 
 // NewCaps registers the metrics. idsMax bounds a look-up. Nothing is written while the ledger is not writable.
-func NewCaps(client tigerbeetle.Client, idsMax int, follows *register.Register, writable func() bool, t *telemetry.Telemetry) *Caps {
+func NewCaps(client tigerbeetle.Client, idsMax int, follows *register.Register, writable func() bool,
+	t *telemetry.Telemetry) *Caps {
 	perCap := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"ispb", "window"})
 	}
 	c := &Caps{
 		client: client, idsMax: idsMax, register: follows, writable: writable, log: t.Log,
-		limit: perCap("pix_outflow_cap_centavos", "A bank's cap on payments to other banks within a window of time, by day or by night; no series without a cap."),
-		left:  perCap("pix_outflow_left_centavos", "What is left of a bank's cap on outflow now; at 0 its payments to other banks are rejected with LQ12."),
+		limit: perCap("pix_outflow_cap_centavos",
+			"A bank's cap on payments to other banks within a window of time, by day or by night; no series without a cap."),
+		left: perCap("pix_outflow_left_centavos",
+			"What is left of a bank's cap on outflow now; at 0 its payments to other banks are rejected with LQ12."),
 	}
 	t.Registry.MustRegister(c.limit, c.left)
 	return c
@@ -104,7 +107,8 @@ func (c *Caps) follow(ctx context.Context) error {
 			continue
 		}
 		c.limit.WithLabelValues(string(limit.bank), limit.window.String()).Set(float64(limit.centavos))
-		c.left.WithLabelValues(string(limit.bank), limit.window.String()).Set(float64(ledger.GrantOf(account).Left(limit.centavos)))
+		c.left.WithLabelValues(string(limit.bank),
+			limit.window.String()).Set(float64(ledger.GrantOf(account).Left(limit.centavos)))
 		if unfit(account) && c.writable() {
 			if err := c.adjust(account, limit); err != nil {
 				return err
@@ -120,8 +124,10 @@ func (c *Caps) adjust(account tb.Account, limit outflow) error {
 	if err != nil {
 		return err
 	}
-	if result := ledger.ResultOf(chain, 0, failures); !result.OK() && !result.Exists() { // exists: another producer came first
-		return fmt.Errorf("the allowance of %s by %s: the ledger refuses its adjustment with %s", limit.bank, limit.window, result.Status)
+	// exists: another producer came first
+	if result := ledger.ResultOf(chain, 0, failures); !result.OK() && !result.Exists() {
+		return fmt.Errorf("the allowance of %s by %s: the ledger refuses its adjustment with %s", limit.bank,
+			limit.window, result.Status)
 	}
 	return nil
 }

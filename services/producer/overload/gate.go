@@ -68,15 +68,18 @@ type caller struct {
 // NewGate registers the metrics.
 func NewGate(config Config, registry prometheus.Registerer) *Gate {
 	g := &Gate{config: config, callers: map[string]*caller{}, refused: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "pix_producer_shed_total", Help: "Orders, and whole batches, refused with 429 because the engines are behind."})}
+		Name: "pix_producer_shed_total",
+		Help: "Orders, and whole batches, refused with 429 because the engines are behind."})}
 	registry.MustRegister(g.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pix_untaken_seconds", Help: "Age of the oldest order that no engine has taken, as this process sees it. From SHED_AGE on orders are refused.",
+		Name: "pix_untaken_seconds",
+		Help: "Age of the oldest order that no engine has taken, as this process sees it. From SHED_AGE on orders are refused.",
 	}, func() float64 {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.reading.Age.Seconds()
 	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pix_payments_wait", Help: "1 while payments wait for the ledger, as this process sees it: then reads have their share of it, and otherwise all.",
+		Name: "pix_payments_wait",
+		Help: "1 while payments wait for the ledger, as this process sees it: then reads have their share of it, and otherwise all.",
 	}, func() float64 {
 		if g.PaymentsWait() {
 			return 1
@@ -143,8 +146,10 @@ func (g *Gate) Admit(holder string) *web.Problem {
 		return nil
 	}
 	g.refused.Inc()
-	return &web.Problem{Type: web.Kind("overload"), Title: "Overload", Status: http.StatusTooManyRequests, RetryAfter: g.config.RetryAfter,
-		Detail: fmt.Sprintf("the oldest order that waits for a clearing engine is %.1f s old: nothing was done, send the same again after a pause", age.Seconds())}
+	return &web.Problem{Type: web.Kind("overload"), Title: "Overload", Status: http.StatusTooManyRequests,
+		RetryAfter: g.config.RetryAfter,
+		Detail: fmt.Sprintf("the oldest order that waits for a clearing engine is %.1f s old: nothing was done, send the same again after a pause",
+			age.Seconds())}
 }
 
 // falling falls from 1 at from to 0 at to. Shares become smaller at last, so that what waits is

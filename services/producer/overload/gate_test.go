@@ -144,7 +144,8 @@ func TestWithoutEnginesAllAreRefused(t *testing.T) {
 }
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
-	for _, c := range []Config{{Age: time.Millisecond, RetryAfter: time.Second}, {Age: time.Second}, {Age: time.Second, RetryAfter: 1500 * time.Millisecond}} {
+	for _, c := range []Config{{Age: time.Millisecond, RetryAfter: time.Second}, {Age: time.Second},
+		{Age: time.Second, RetryAfter: 1500 * time.Millisecond}} {
 		if settings.Check(&c) == nil {
 			t.Errorf("%+v is valid", c)
 		}

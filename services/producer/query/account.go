@@ -33,7 +33,8 @@ type Balance struct {
 func balanceOf(a tb.Account) Balance {
 	none := tb.Uint128{}
 	return Balance{
-		PostedCentavos: Posted(a), PendingOutCentavos: ledger.Less(a.DebitsPending, none), PendingInCentavos: ledger.Less(a.CreditsPending, none),
+		PostedCentavos: Posted(a), PendingOutCentavos: ledger.Less(a.DebitsPending, none),
+		PendingInCentavos: ledger.Less(a.CreditsPending, none),
 		AvailableCentavos: ledger.Less(a.CreditsPosted, ledger.Sum(a.DebitsPosted, a.DebitsPending)),
 	}
 }
@@ -81,7 +82,8 @@ var accountStates = [...]string{register.Open: "open", register.Blocked: "blocke
 
 func accountBalanceOf(account tb.Account, state *register.State) AccountBalance {
 	_, named := ledger.UnpackAccount(account.ID)
-	return AccountBalance{string(named.ISPB), named.Branch, named.Number, accountStates[state.Account(named)], balanceOf(account)}
+	return AccountBalance{string(named.ISPB), named.Branch, named.Number, accountStates[state.Account(named)],
+		balanceOf(account)}
 }
 
 // NotOpen returns nil for an account that is open, as far as its bank has said.
@@ -90,8 +92,10 @@ func NotOpen(state *register.State, name string, account pix.Account) *web.Probl
 	if is == register.Open {
 		return nil
 	}
-	return &web.Problem{Type: web.Kind("account-not-open"), Title: "The account is not open", Status: http.StatusUnprocessableEntity, Field: name, Value: field.AccountOf(account),
-		Rule: "an account that is open", Detail: "its bank has " + accountStates[is] + " the account: nothing was done; reopen it first"}
+	return &web.Problem{Type: web.Kind("account-not-open"), Title: "The account is not open",
+		Status: http.StatusUnprocessableEntity, Field: name, Value: field.AccountOf(account),
+		Rule:   "an account that is open",
+		Detail: "its bank has " + accountStates[is] + " the account: nothing was done; reopen it first"}
 }
 
 // AccountIn returns the account in the path.
@@ -105,6 +109,8 @@ func AccountIn(r *http.Request) (pix.Account, *web.Problem) {
 
 // UnknownAccount is the response about an account that the ledger does not have.
 func UnknownAccount(named pix.Account) *web.Problem {
-	return &web.Problem{Type: web.Kind("unknown-account"), Title: "Unknown account", Status: http.StatusNotFound, Field: "account", Value: field.AccountOf(named),
-		Code: pix.ReasonPayeeMissing.String(), Detail: "the ledger has no such account: correct ispb, branch and number"}
+	return &web.Problem{Type: web.Kind("unknown-account"), Title: "Unknown account", Status: http.StatusNotFound,
+		Field: "account", Value: field.AccountOf(named),
+		Code:   pix.ReasonPayeeMissing.String(),
+		Detail: "the ledger has no such account: correct ispb, branch and number"}
 }

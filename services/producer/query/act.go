@@ -38,16 +38,19 @@ var ActNames = map[ledger.ActKind]string{
 	ledger.Joined: "register", ledger.Suspended: "suspend", ledger.Resumed: "resume",
 	ledger.PaymentCapped: "payment-cap", ledger.DayCapped: "day-cap", ledger.NightCapped: "night-cap",
 	ledger.LiquidityIn: "liquidity-in", ledger.LiquidityOut: "liquidity-out",
-	ledger.AccountOpened: "open", ledger.AccountBlocked: "block", ledger.AccountClosed: "close", ledger.AccountReopened: "reopen",
-	ledger.Deposit: "deposit", ledger.Withdrawal: "withdraw",
-	ledger.KeyNamed: "name-key", ledger.KeyRevoked: "revoke-key", ledger.SealNamed: "name-seal", ledger.SealRevoked: "revoke-seal",
-	ledger.Opening: "opening",
+	ledger.AccountOpened: "open", ledger.AccountBlocked: "block", ledger.AccountClosed: "close",
+	ledger.AccountReopened: "reopen",
+	ledger.Deposit:         "deposit", ledger.Withdrawal: "withdraw",
+	ledger.KeyNamed: "name-key", ledger.KeyRevoked: "revoke-key", ledger.SealNamed: "name-seal",
+	ledger.SealRevoked: "revoke-seal",
+	ledger.Opening:     "opening",
 }
 
 // ActOf returns an act as responses show it.
 func ActOf(record tb.Transfer, act ledger.Act, at time.Time) Act {
 	id := record.ID.BigInt()
-	shown := Act{ID: fmt.Sprintf("%032x", &id), At: at, Participant: string(act.Bank), Act: ActNames[act.Kind], By: string(act.Bank), WindowSeconds: int(act.WindowSeconds)}
+	shown := Act{ID: fmt.Sprintf("%032x", &id), At: at, Participant: string(act.Bank), Act: ActNames[act.Kind],
+		By: string(act.Bank), WindowSeconds: int(act.WindowSeconds)}
 	if act.ByCentralBank {
 		shown.By = keys.CentralBank
 	}
@@ -110,7 +113,8 @@ func (l *Ledger) participantIn(r *http.Request) (pix.ISPB, *web.Problem) {
 // acts returns the acts of an account of the register, from a cursor on. last is the ledger's timestamp of
 // the last one in the register. It is no use to ask for later ones while the register is fresh. So whoever
 // follows acts costs the ledger nothing: five banks that did so once a second were half of its reads.
-func (l *Ledger) acts(r *http.Request, of ledger.AccountID, last func(*register.State) uint64) (*ActPage, *web.Problem) {
+func (l *Ledger) acts(r *http.Request, of ledger.AccountID,
+	last func(*register.State) uint64) (*ActPage, *web.Problem) {
 	limit, cursor, problem := l.pageOf(r)
 	if problem != nil {
 		return nil, problem
@@ -118,7 +122,8 @@ func (l *Ledger) acts(r *http.Request, of ledger.AccountID, last func(*register.
 	if state, fresh := l.register.Current(); fresh && cursor >= last(state) {
 		return &ActPage{Acts: []Act{}, NextCursor: strconv.FormatUint(max(cursor, cursorMin), 10)}, nil
 	}
-	filter := tb.AccountFilter{AccountID: of, Limit: uint32(limit), TimestampMin: cursor + 1, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
+	filter := tb.AccountFilter{AccountID: of, Limit: uint32(limit), TimestampMin: cursor + 1,
+		Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 	found, problem := query(r.Context(), l, transfersOf(filter))
 	if problem != nil {
 		return nil, problem
@@ -138,7 +143,8 @@ func (l *Ledger) Register() (*register.State, *web.Problem) {
 	if state, fresh := l.register.Current(); fresh {
 		return state, nil
 	}
-	return nil, &web.Problem{Type: web.Kind("register-away"), Title: "The register cannot be read", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+	return nil, &web.Problem{Type: web.Kind("register-away"), Title: "The register cannot be read",
+		Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: "nothing was sent or done: who is suspended and what is blocked was not read for 2 s; try again later"}
 }
 
@@ -169,7 +175,8 @@ func (l *Ledger) HasJoined(ctx context.Context, psp pix.ISPB) (bool, *web.Proble
 	if state, _ := l.register.Current(); state.Participant(psp) != nil {
 		return true, nil
 	}
-	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.Joined), Limit: 1, Flags: tb.AccountFilterFlags{Credits: true}.ToUint32()}
+	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.Joined), Limit: 1,
+		Flags: tb.AccountFilterFlags{Credits: true}.ToUint32()}
 	found, problem := query(ctx, l, transfersOf(filter))
 	return len(found) > 0, problem
 }
@@ -213,7 +220,8 @@ func (l *Ledger) OpenedAccounts(r *http.Request) (*AccountPage, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.AccountOpened), TimestampMin: cursor + 1, Limit: uint32(limit + 1),
+	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.AccountOpened),
+		TimestampMin: cursor + 1, Limit: uint32(limit + 1),
 		Flags: tb.AccountFilterFlags{Credits: true}.ToUint32()}
 	records, problem := query(r.Context(), l, transfersOf(filter))
 	if problem != nil {

@@ -11,7 +11,8 @@ import (
 const closedFor = 5 * time.Second
 
 // notCompared is the response before topics and ledger were compared for the first time.
-var notCompared = ClosedBy("topics and ledger were not compared yet, because Kafka or the ledger does not answer: ask again")
+var notCompared = ClosedBy(
+	"topics and ledger were not compared yet, because Kafka or the ledger does not answer: ask again")
 
 // Compared says whether topics and ledger belong together: nil, or why not. With another ledger, or an older copy,
 // every answer would be untrue: a payment that was settled would be unknown, and sent again it would settle again.
@@ -42,6 +43,7 @@ func (l *Ledger) Closed() *web.Problem {
 
 // ClosedBy is the response to everybody, because of why.
 func ClosedBy(why string) *web.Problem {
-	return &web.Problem{Type: web.Kind("log-wrong"), Title: "Topics and ledger do not belong together", Status: http.StatusServiceUnavailable, RetryAfter: closedFor,
+	return &web.Problem{Type: web.Kind("log-wrong"), Title: "Topics and ledger do not belong together",
+		Status: http.StatusServiceUnavailable, RetryAfter: closedFor,
 		Detail: "nothing was done, and nothing is told: " + why}
 }

@@ -94,9 +94,11 @@ func knowledgeOf(order Order, trace ledger.Trace) Knowledge {
 // KnowsReturn returns what the ledger knows of a return, and the ISPB of the bank that received its
 // original, or "". A hold under another original is not met here: only a verdict says which of the two is
 // the return.
-func (l *Ledger) KnowsReturn(ctx context.Context, id pix.ReturnID, content pix.ReturnContent) (known Knowledge, receiver string, problem *web.Problem) {
+func (l *Ledger) KnowsReturn(ctx context.Context, id pix.ReturnID,
+	content pix.ReturnContent) (known Knowledge, receiver string, problem *web.Problem) {
 	ctx = Paying(ctx)
-	ids := append(ledger.AppendTraceIDs(nil, content.Original), ledger.ReturnVerdict(id), ledger.ReturnedMark(content.Original))
+	ids := append(ledger.AppendTraceIDs(nil, content.Original), ledger.ReturnVerdict(id),
+		ledger.ReturnedMark(content.Original))
 	found, problem := l.transfers.find(ctx, ids)
 	if problem == nil && slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReturned }) {
 		found, problem = l.transfers.find(ctx, ledger.AppendReturnTraceIDs(nil, id, content.Original))
@@ -121,13 +123,15 @@ func (l *Ledger) KnowsReturn(ctx context.Context, id pix.ReturnID, content pix.R
 // KnownConflict is the response to an order whose id the ledger knows with other content. It tells nothing
 // of that order but its id.
 func KnownConflict(id string) *web.Problem {
-	return conflict("other-content", id, "the ledger knows this id with other content, so no money moves for what was sent: read its status, or send this with a new id")
+	return conflict("other-content", id,
+		"the ledger knows this id with other content, so no money moves for what was sent: read its status, or send this with a new id")
 }
 
 // FlightConflict is the response to an order whose id was sent before with other content, while the
 // ledger knows neither.
 func FlightConflict(id string) *web.Problem {
-	return conflict("other-content-sent", id, "this id was sent before with other content, and the ledger does not know it yet: nothing was sent now; read its status, or send this with a new id")
+	return conflict("other-content-sent", id,
+		"this id was sent before with other content, and the ledger does not know it yet: nothing was sent now; read its status, or send this with a new id")
 }
 
 func conflict(kind, id, detail string) *web.Problem {
@@ -135,13 +139,15 @@ func conflict(kind, id, detail string) *web.Problem {
 	if id[0] == 'D' {
 		name, rule = "return_id", "an id names one return: original, amount and reason"
 	}
-	return &web.Problem{Type: web.Kind(kind), Title: "The id belongs to other content", Status: http.StatusConflict, Field: name, Value: id,
+	return &web.Problem{Type: web.Kind(kind), Title: "The id belongs to other content", Status: http.StatusConflict,
+		Field: name, Value: id,
 		Rule: rule, Code: pix.ReasonConflict.String(), EndToEndID: id, Detail: detail}
 }
 
 // Conflict returns a problem if what the ledger knows under the id is a payment with other content.
 func (s PaymentState) Conflict(content pix.Digest) *web.Problem {
-	if id, err := pix.ParseEndToEndID(s.EndToEndID); err == nil && knowledgeOf(Order{id, content}, s.trace) == KnowsOther {
+	if id, err := pix.ParseEndToEndID(s.EndToEndID); err == nil &&
+		knowledgeOf(Order{id, content}, s.trace) == KnowsOther {
 		return KnownConflict(s.EndToEndID)
 	}
 	return nil

@@ -88,7 +88,9 @@ func dayRequestOf(r *http.Request) (q dayRequest, problem *web.Problem) {
 	if text := values.Get("until"); text != "" {
 		until, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil || !until.After(q.day.Begins()) || until.After(q.to) {
-			return q, wrong("until", text, fmt.Sprintf("it must be a time after %s and at most %s, as in RFC 3339", instant(q.day.Begins()), instant(q.to)))
+			return q, wrong("until", text,
+				fmt.Sprintf("it must be a time after %s and at most %s, as in RFC 3339", instant(q.day.Begins()),
+					instant(q.to)))
 		}
 		q.to = until.UTC()
 	}
@@ -105,7 +107,8 @@ func dayRequestOf(r *http.Request) (q dayRequest, problem *web.Problem) {
 // them: a day may have millions.
 func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) *web.Problem {
 	if !r.ProtoAtLeast(1, 1) {
-		return &web.Problem{Type: web.Kind("http-version"), Title: "HTTP version not supported", Status: http.StatusHTTPVersionNotSupported,
+		return &web.Problem{Type: web.Kind("http-version"), Title: "HTTP version not supported",
+			Status: http.StatusHTTPVersionNotSupported,
 			Detail: "before HTTP/1.1 a response that breaks off looks whole: use HTTP/1.1; a proxy may have to be told to"}
 	}
 	q, problem := dayRequestOf(r)
@@ -131,7 +134,8 @@ func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) *web.Probl
 		panic(http.ErrAbortHandler) // a broken connection, not the end of a response
 	}
 	if problem != nil {
-		_ = response.control.SetWriteDeadline(time.Now().Add(dayWriteTimeout)) // an error means that there is no deadline
+		// an error means that there is no deadline
+		_ = response.control.SetWriteDeadline(time.Now().Add(dayWriteTimeout))
 	}
 	return problem
 }
@@ -169,12 +173,15 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 	case len(found) == 0:
 		return DayBalances{}, UnknownParticipant(string(q.psp))
 	case !found[0].AccountFlags().History:
-		return DayBalances{}, &web.Problem{Type: web.Kind("no-history"), Title: "No history", Status: http.StatusConflict, Field: "ispb", Value: q.psp,
+		return DayBalances{}, &web.Problem{Type: web.Kind("no-history"), Title: "No history",
+			Status: http.StatusConflict, Field: "ispb", Value: q.psp,
 			Detail: "the ledger was made by an older version and keeps no history of this reserve, which cannot be added: statements of days need a new ledger"}
 	}
 	if opened := time.Unix(0, int64(found[0].Timestamp)).UTC(); !q.to.After(opened) {
-		return DayBalances{}, &web.Problem{Type: web.Kind("unknown-day"), Title: "Unknown day", Status: http.StatusNotFound, Field: "day", Value: q.day.String(),
-			Detail: fmt.Sprintf("the reserve was opened at %s: the first day is %v", instant(opened), pix.DayOf(opened))}
+		return DayBalances{}, &web.Problem{Type: web.Kind("unknown-day"), Title: "Unknown day",
+			Status: http.StatusNotFound, Field: "day", Value: q.day.String(),
+			Detail: fmt.Sprintf("the reserve was opened at %s: the first day is %v", instant(opened),
+				pix.DayOf(opened))}
 	}
 	if problem := l.unfinished(ctx, q); problem != nil {
 		return DayBalances{}, problem
@@ -188,11 +195,15 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 	if problem != nil {
 		return b, problem
 	}
-	b.OpeningCentavos, b.ClosingCentavos = ledger.Less(opening.CreditsPosted, opening.DebitsPosted), ledger.Less(closing.CreditsPosted, closing.DebitsPosted)
-	b.CreditCentavos, b.DebitCentavos = ledger.Less(closing.CreditsPosted, opening.CreditsPosted), ledger.Less(closing.DebitsPosted, opening.DebitsPosted)
+	b.OpeningCentavos, b.ClosingCentavos = ledger.Less(opening.CreditsPosted, opening.DebitsPosted),
+		ledger.Less(closing.CreditsPosted, closing.DebitsPosted)
+	b.CreditCentavos, b.DebitCentavos = ledger.Less(closing.CreditsPosted, opening.CreditsPosted),
+		ledger.Less(closing.DebitsPosted, opening.DebitsPosted)
 	if max(b.CreditCentavos, b.DebitCentavos) == math.MaxInt64 { // a sum that could only be told wrong
-		return b, &web.Problem{Type: web.Kind("beyond-limit"), Title: "Too much", Status: http.StatusConflict, Field: "day", Value: q.day.String(),
-			Rule: "less than 9223372036854775807 (2^63-1) centavos of credits, and of debits, in a day", Detail: "more moved through the reserve on this day: its statement is not told; read the lines of its accounts"}
+		return b, &web.Problem{Type: web.Kind("beyond-limit"), Title: "Too much", Status: http.StatusConflict,
+			Field: "day", Value: q.day.String(),
+			Rule:   "less than 9223372036854775807 (2^63-1) centavos of credits, and of debits, in a day",
+			Detail: "more moved through the reserve on this day: its statement is not told; read the lines of its accounts"}
 	}
 	return b, nil
 }
@@ -203,7 +214,8 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 func (l *Ledger) unfinished(ctx context.Context, q dayRequest) *web.Problem {
 	probe := l.clock.Load()
 	if probe == nil {
-		return &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger's time is not known yet", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		return &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger's time is not known yet",
+			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "the ledger has not answered since this producer started: ask again later"}
 	}
 	at := probe.At
@@ -216,7 +228,8 @@ func (l *Ledger) unfinished(ctx context.Context, q dayRequest) *web.Problem {
 	if !at.Before(q.to) {
 		return nil
 	}
-	return &web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Status: http.StatusConflict, Field: "day", Value: q.day.String(),
+	return &web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Status: http.StatusConflict,
+		Field: "day", Value: q.day.String(),
 		Rule: "a day that is over by the ledger's clock", RetryAfter: min(q.to.Sub(at), dayRetryMax) + time.Second,
 		Detail: fmt.Sprintf("what is asked for ends at %s (%v ends at midnight in São Paulo), and the ledger's clock says %s: ask again after that, or for a part of the day with until",
 			instant(q.to), q.day, instant(at))}
@@ -228,7 +241,8 @@ const dayRetryMax = 24 * time.Hour
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // balanceBefore returns an account as it was before an instant.
-func (l *Ledger) balanceBefore(ctx context.Context, id ledger.AccountID, before time.Time) (tb.AccountBalance, *web.Problem) {
+func (l *Ledger) balanceBefore(ctx context.Context, id ledger.AccountID,
+	before time.Time) (tb.AccountBalance, *web.Problem) {
 	filter := tb.AccountFilter{AccountID: id, TimestampMax: uint64(before.UnixNano()) - 1, Limit: 1,
 		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
 	found, problem := patiently(ctx, l, balancesOf(filter))
@@ -253,8 +267,10 @@ func patiently[O any](ctx context.Context, l *Ledger, q inquiry[O]) ([]O, *web.P
 
 // cutShort is the response to a statement that ended before its first part.
 func (l *Ledger) cutShort() *web.Problem {
-	return &web.Problem{Type: web.Kind("ledger-away"), Title: "The statement was cut short", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
-		Detail: fmt.Sprintf("the ledger did not answer within DAY_STATEMENT_TIME_MAX (%v), or this producer stops: ask again later", l.config.DayTimeMax)}
+	return &web.Problem{Type: web.Kind("ledger-away"), Title: "The statement was cut short",
+		Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail: fmt.Sprintf("the ledger did not answer within DAY_STATEMENT_TIME_MAX (%v), or this producer stops: ask again later",
+			l.config.DayTimeMax)}
 }
 
 // dayPage is how many transfers of a day one request reads. They lie close together in the ledger, so it takes a few
@@ -295,8 +311,11 @@ func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, format dayFo
 	}
 	if err := sums.prove(balances); err != nil {
 		l.wrongDays.Inc()
-		l.log.Error("a statement of a day is wrong", zap.String("participant", balances.Participant), zap.String("day", balances.Day), zap.String("request_id", response.to.Header().Get(web.RequestID)), zap.Error(err))
-		return &web.Problem{Type: web.Kind("broken-law"), Title: "The statement is wrong", Status: http.StatusInternalServerError,
+		l.log.Error("a statement of a day is wrong", zap.String("participant", balances.Participant),
+			zap.String("day", balances.Day), zap.String("request_id", response.to.Header().Get(web.RequestID)),
+			zap.Error(err))
+		return &web.Problem{Type: web.Kind("broken-law"), Title: "The statement is wrong",
+			Status: http.StatusInternalServerError,
 			Detail: "its lines do not lead to the ledger's own balances, so it is not sent: tell the operator; asking again does not help"}
 	}
 	if to.end(balances, sums.sorted()) != nil || text.Flush() != nil {

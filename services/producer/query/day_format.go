@@ -22,9 +22,9 @@ var dayFormats = map[string]dayFormat{
 	"camt053": {"application/xml", func(to *bufio.Writer) dayWriter { return &dayCamt{to: to} }},
 }
 
-// dayWriter writes a statement: the balances, each line, the sums. No text in a statement needs
-// quotes, and a spreadsheet takes none for a formula: it is made of ids, names of accounts and numbers. A bufio.Writer keeps its first error,
-// so only lines report it.
+// dayWriter writes a statement: the balances, each line, the sums. No text in a statement needs quotes, and a
+// spreadsheet takes none for a formula: it is made of ids, names of accounts and numbers. A bufio.Writer keeps its
+// first error, so only lines report it.
 type dayWriter interface {
 	begin(DayBalances)
 	line(DayLine) error
@@ -77,7 +77,8 @@ func (c *dayCSV) begin(b DayBalances) {
 
 func (c *dayCSV) line(l DayLine) error {
 	c.lines++
-	_, err := fmt.Fprintf(c.to, "line,%s,%s,%s,%s,%s,%d,%d,\r\n", instant(l.At), l.Kind, l.ID, l.Counterparty, l.Direction, l.AmountCentavos, l.BalanceCentavos)
+	_, err := fmt.Fprintf(c.to, "line,%s,%s,%s,%s,%s,%d,%d,\r\n", instant(l.At), l.Kind, l.ID, l.Counterparty,
+		l.Direction, l.AmountCentavos, l.BalanceCentavos)
 	return err
 }
 
@@ -134,14 +135,16 @@ func (c *dayCamt) line(l DayLine) error {
 		reference = "EndToEndId"
 	}
 	other := "<ClrSysMmbId><MmbId>" + l.Counterparty + "</MmbId></ClrSysMmbId>"
-	if _, err := pix.ParseISPB(l.Counterparty); err != nil { // an account's name may be longer than the 35 characters of a member's id
+	// an account's name may be longer than the 35 characters of a member's id
+	if _, err := pix.ParseISPB(l.Counterparty); err != nil {
 		other = "<Nm>" + l.Counterparty + "</Nm>"
 	}
-	_, err := fmt.Fprintf(c.to, "<Ntry><NtryRef>%[1]s</NtryRef><Amt Ccy=\"BRL\">%[2]s</Amt><CdtDbtInd>%[3]s</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts>"+
-		"<BookgDt><Dt>%[9]s</Dt></BookgDt><ValDt><Dt>%[9]s</Dt></ValDt><BkTxCd><Prtry><Cd>%[5]s</Cd></Prtry></BkTxCd>"+
-		"<NtryDtls><TxDtls><Refs><AcctSvcrRef>%[1]s</AcctSvcrRef><%[6]s>%[1]s</%[6]s></Refs>"+
-		"<RltdAgts><%[7]s><FinInstnId>%[8]s</FinInstnId></%[7]s></RltdAgts>"+
-		"<RltdDts><TxDtTm>%[4]s</TxDtTm></RltdDts></TxDtls></NtryDtls></Ntry>\n",
+	_, err := fmt.Fprintf(c.to,
+		"<Ntry><NtryRef>%[1]s</NtryRef><Amt Ccy=\"BRL\">%[2]s</Amt><CdtDbtInd>%[3]s</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts>"+
+			"<BookgDt><Dt>%[9]s</Dt></BookgDt><ValDt><Dt>%[9]s</Dt></ValDt><BkTxCd><Prtry><Cd>%[5]s</Cd></Prtry></BkTxCd>"+
+			"<NtryDtls><TxDtls><Refs><AcctSvcrRef>%[1]s</AcctSvcrRef><%[6]s>%[1]s</%[6]s></Refs>"+
+			"<RltdAgts><%[7]s><FinInstnId>%[8]s</FinInstnId></%[7]s></RltdAgts>"+
+			"<RltdDts><TxDtTm>%[4]s</TxDtTm></RltdDts></TxDtls></NtryDtls></Ntry>\n",
 		l.ID, inReais(l.AmountCentavos), indicator, instant(l.At), l.Kind, reference, agent, other, c.day)
 	return err
 }

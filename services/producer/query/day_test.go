@@ -25,11 +25,14 @@ import (
 // What docs/closing.md says of each format, for one statement.
 func TestTheFormatsOfAStatement(t *testing.T) {
 	at := time.Date(2026, 1, 3, 2, 59, 59, 5000, time.UTC) // São Paulo's 2026-01-02
-	balances := DayBalances{Participant: "10000001", Day: "2026-01-02", From: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 3, 3, 0, 0, 0, time.UTC),
+	balances := DayBalances{Participant: "10000001", Day: "2026-01-02",
+		From: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 3, 3, 0, 0, 0, time.UTC),
 		OpeningCentavos: 1000, CreditCentavos: 40, DebitCentavos: 105, ClosingCentavos: 935}
 	lines := []DayLine{
-		{At: at, Kind: "payment", ID: "E1", Counterparty: "10000002", Direction: "debit", AmountCentavos: 105, BalanceCentavos: 895},
-		{At: at.Add(1), Kind: "return", ID: "D1", Counterparty: "central-bank", Direction: "credit", AmountCentavos: 40, BalanceCentavos: 935},
+		{At: at, Kind: "payment", ID: "E1", Counterparty: "10000002", Direction: "debit", AmountCentavos: 105,
+			BalanceCentavos: 895},
+		{At: at.Add(1), Kind: "return", ID: "D1", Counterparty: "central-bank", Direction: "credit", AmountCentavos: 40,
+			BalanceCentavos: 935},
 	}
 	sums := []DaySum{{Counterparty: "10000002", Credits: 1, CreditCentavos: 40, Debits: 1, DebitCentavos: 105}}
 	for name, want := range map[string]string{
@@ -83,8 +86,10 @@ func TestAPartOfADayHasItsOwnId(t *testing.T) {
 	} {
 		var text bytes.Buffer
 		w := bufio.NewWriter(&text)
-		dayFormats["camt053"].write(w).begin(DayBalances{Participant: "10000001", Day: "2026-01-02", From: begins, To: to})
-		if w.Flush() != nil || strings.Count(text.String(), want[0]) != 2 || strings.Count(text.String(), "<Cd>"+want[1]+"</Cd>") != 1 || strings.Count(text.String(), "BD</Cd>") != 2 {
+		dayFormats["camt053"].write(w).begin(
+			DayBalances{Participant: "10000001", Day: "2026-01-02", From: begins, To: to})
+		if w.Flush() != nil || strings.Count(text.String(), want[0]) != 2 ||
+			strings.Count(text.String(), "<Cd>"+want[1]+"</Cd>") != 1 || strings.Count(text.String(), "BD</Cd>") != 2 {
 			t.Errorf("until %v: %s", to, text.String())
 		}
 	}
@@ -103,13 +108,16 @@ func TestNoTextInAStatementNeedsQuotes(t *testing.T) {
 			return tb.BytesToUint128(b)
 		}
 		kind := rapid.Uint64Range(0, 15).Draw(t, "kind") << 60
-		transfer := tb.Transfer{ID: number(words[0], words[1]), DebitAccountID: number(kind|words[2]>>4, words[3]), CreditAccountID: reserve, Amount: tb.ToUint128(1 + words[4]>>2),
-			UserData128: number(words[5], words[6]), UserData64: words[7], Code: rapid.Uint16().Draw(t, "code"), Timestamp: words[4]>>1 + 1}
+		transfer := tb.Transfer{ID: number(words[0], words[1]), DebitAccountID: number(kind|words[2]>>4, words[3]),
+			CreditAccountID: reserve, Amount: tb.ToUint128(1 + words[4]>>2),
+			UserData128: number(words[5], words[6]), UserData64: words[7], Code: rapid.Uint16().Draw(t, "code"),
+			Timestamp: words[4]>>1 + 1}
 		line, moved := dayLineOf(&transfer, reserve)
 		if !moved {
 			t.Fatalf("%+v moved nothing", transfer)
 		}
-		text := written(t, "csv", DayBalances{Participant: "10000001", Day: "2026-01-02"}, []DayLine{line}, []DaySum{{Counterparty: line.Counterparty, Credits: 1}})
+		text := written(t, "csv", DayBalances{Participant: "10000001", Day: "2026-01-02"}, []DayLine{line},
+			[]DaySum{{Counterparty: line.Counterparty, Credits: 1}})
 		if strings.Count(text, "\n") != strings.Count(text, "\r\n") || strings.Count(text, "record,") != 1 {
 			t.Fatalf("lines do not end in CRLF, or there is not one header: %q", text)
 		}
@@ -157,24 +165,29 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 	day := pix.DayOf(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
 	begins, ends := day.Begins(), day.Next().Begins()
 	kinds := []struct{ kind, counterparty, format string }{
-		{"payment", "10000002", "E100000012026010212%013d"}, {"payment", "10000003", "E100000032026010223%013d"}, {"return", "10000002", "D100000022026010212%013d"},
+		{"payment", "10000002", "E100000012026010212%013d"}, {"payment", "10000003", "E100000032026010223%013d"},
+		{"return", "10000002", "D100000022026010212%013d"},
 		{"liquidity", "central-bank", "%032x"}, {"code 65535", "customer/10000001/9999/12345678901234567890", "%032x"},
 	}
 	for name, c := range map[string]struct {
 		until time.Time
 		lines int
 	}{
-		"quiet": {ends, 0}, "busy": {ends, 3000}, "quiet part": {begins.Add(time.Hour), 0}, "busy part": {ends.Add(-1), 500},
+		"quiet": {ends, 0}, "busy": {ends, 3000}, "quiet part": {begins.Add(time.Hour), 0},
+		"busy part": {ends.Add(-1), 500},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := DayBalances{Participant: "10000001", Day: day.String(), From: begins, To: c.until, OpeningCentavos: 100_000_000}
+			b := DayBalances{Participant: "10000001", Day: day.String(), From: begins, To: c.until,
+				OpeningCentavos: 100_000_000}
 			sums := daySums{balance: b.OpeningCentavos, by: map[string]*DaySum{}}
 			lines := make([]DayLine, c.lines)
 			want := make([]readEntry, c.lines)
 			for i := range lines { // the last one in the last instant
 				of := kinds[i%len(kinds)]
-				lines[i] = DayLine{At: begins.Add(c.until.Sub(begins)/time.Duration(c.lines)*time.Duration(i+1) - 1), Kind: of.kind, Counterparty: of.counterparty,
-					ID: fmt.Sprintf(of.format, i), Direction: []string{"credit", "debit"}[i/2%2], AmountCentavos: int64(1 + i*7)}
+				lines[i] = DayLine{At: begins.Add(c.until.Sub(begins)/time.Duration(c.lines)*time.Duration(i+1) - 1),
+					Kind: of.kind, Counterparty: of.counterparty,
+					ID: fmt.Sprintf(of.format, i), Direction: []string{"credit", "debit"}[i/2%2],
+					AmountCentavos: int64(1 + i*7)}
 				sums.add(&lines[i])
 				want[i] = readEntry{lines[i].ID, day.String(), lines[i].AmountCentavos}
 				if lines[i].Direction == "debit" {
@@ -203,7 +216,8 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 			for program, r := range read {
 				switch {
 				case program == "ofxstatement-iso20022" && strings.Contains(name, "part"):
-					if !strings.Contains(r.Error, "CLBD") { // it wants a closing balance, which a part of a day does not have
+					// it wants a closing balance, which a part of a day does not have
+					if !strings.Contains(r.Error, "CLBD") {
 						t.Errorf("%s: %q", program, r.Error)
 					}
 					continue
@@ -213,11 +227,13 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 					continue
 				case program == "odoo" && c.lines == 0: // Odoo leaves out a statement without entries
 					continue
-				case r.Opening == nil || *r.Opening != b.OpeningCentavos || r.Closing == nil || *r.Closing != b.ClosingCentavos:
+				case r.Opening == nil || *r.Opening != b.OpeningCentavos || r.Closing == nil ||
+					*r.Closing != b.ClosingCentavos:
 					t.Errorf("%s: balances %v %v, want %+v", program, r.Opening, r.Closing, b)
 				}
 				if !slices.Equal(r.Entries, want) {
-					t.Errorf("%s reads %d entries, from %+v; want %d, from %+v", program, len(r.Entries), r.Entries[:min(3, len(r.Entries))], len(want), want[:min(3, len(want))])
+					t.Errorf("%s reads %d entries, from %+v; want %d, from %+v", program, len(r.Entries),
+						r.Entries[:min(3, len(r.Entries))], len(want), want[:min(3, len(want))])
 				}
 			}
 		})
@@ -233,7 +249,8 @@ type readEntry struct {
 // The ledger cannot be made to contradict itself: here lines are lost, doubled and changed.
 func TestAStatementThatDoesNotSumUpIsNoStatement(t *testing.T) {
 	balances := DayBalances{OpeningCentavos: 1000, CreditCentavos: 70, DebitCentavos: 30, ClosingCentavos: 1040}
-	lines := []DayLine{{Direction: "credit", AmountCentavos: 70, Counterparty: "10000002"}, {Direction: "debit", AmountCentavos: 30, Counterparty: "10000003"}}
+	lines := []DayLine{{Direction: "credit", AmountCentavos: 70, Counterparty: "10000002"},
+		{Direction: "debit", AmountCentavos: 30, Counterparty: "10000003"}}
 	prove := func(lines ...DayLine) error {
 		sums := daySums{balance: balances.OpeningCentavos, by: map[string]*DaySum{}}
 		for i := range lines {
@@ -247,7 +264,8 @@ func TestAStatementThatDoesNotSumUpIsNoStatement(t *testing.T) {
 	canceling := []DayLine{{Direction: "debit", AmountCentavos: 5}, {Direction: "credit", AmountCentavos: 5}}
 	for name, wrong := range map[string][]DayLine{
 		"none": nil, "one is lost": lines[:1], "one comes twice": {lines[0], lines[1], lines[1]},
-		"an amount": {lines[0], {Direction: "debit", AmountCentavos: 31}}, "a direction": {lines[0], {Direction: "credit", AmountCentavos: 30}},
+		"an amount":                  {lines[0], {Direction: "debit", AmountCentavos: 31}},
+		"a direction":                {lines[0], {Direction: "credit", AmountCentavos: 30}},
 		"two that cancel each other": append(canceling, lines...),
 	} {
 		if err := prove(wrong...); err == nil || !strings.Contains(err.Error(), "broken law") {

@@ -27,10 +27,13 @@ type inquiry[O any] struct {
 // transfersOf asks for transfers of an account.
 func transfersOf(filter tb.AccountFilter) inquiry[tb.Transfer] {
 	return inquiry[tb.Transfer]{
-		limit: int(filter.Limit), ask: func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) },
+		limit: int(filter.Limit), ask: func(c tigerbeetle.Client) ([]tb.Transfer, error) {
+			return c.GetAccountTransfers(filter)
+		},
 		wants: func(t *tb.Transfer) bool {
 			return (t.DebitAccountID == filter.AccountID || t.CreditAccountID == filter.AccountID) &&
-				(filter.Code == 0 || t.Code == filter.Code) && isWithin(t.Timestamp, filter.TimestampMin, filter.TimestampMax)
+				(filter.Code == 0 || t.Code == filter.Code) &&
+				isWithin(t.Timestamp, filter.TimestampMin, filter.TimestampMax)
 		},
 	}
 }
@@ -38,7 +41,9 @@ func transfersOf(filter tb.AccountFilter) inquiry[tb.Transfer] {
 // balancesOf asks for the history of an account. The ledger names no account in it.
 func balancesOf(filter tb.AccountFilter) inquiry[tb.AccountBalance] {
 	return inquiry[tb.AccountBalance]{
-		limit: int(filter.Limit), ask: func(c tigerbeetle.Client) ([]tb.AccountBalance, error) { return c.GetAccountBalances(filter) },
+		limit: int(filter.Limit), ask: func(c tigerbeetle.Client) ([]tb.AccountBalance, error) {
+			return c.GetAccountBalances(filter)
+		},
 		wants: func(b *tb.AccountBalance) bool {
 			return isWithin(b.Timestamp, filter.TimestampMin, filter.TimestampMax)
 		},
@@ -47,7 +52,8 @@ func balancesOf(filter tb.AccountFilter) inquiry[tb.AccountBalance] {
 
 // reserves asks for the reserves of all banks, in the order in which they were opened.
 func reserves(from uint64, limit int) inquiry[tb.Account] {
-	filter := tb.QueryFilter{Code: uint16(ledger.Reserve), Ledger: ledger.Ledger, TimestampMin: from, Limit: uint32(limit)}
+	filter := tb.QueryFilter{Code: uint16(ledger.Reserve), Ledger: ledger.Ledger, TimestampMin: from,
+		Limit: uint32(limit)}
 	return inquiry[tb.Account]{
 		limit: limit, ask: func(c tigerbeetle.Client) ([]tb.Account, error) { return c.QueryAccounts(filter) },
 		wants: func(a *tb.Account) bool {
@@ -61,7 +67,9 @@ func reserves(from uint64, limit int) inquiry[tb.Account] {
 func returnLegs(id pix.ReturnID) inquiry[tb.Transfer] {
 	filter := ledger.ReturnLegs(id)
 	return inquiry[tb.Transfer]{
-		limit: int(filter.Limit), ask: func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.QueryTransfers(filter) },
+		limit: int(filter.Limit), ask: func(c tigerbeetle.Client) ([]tb.Transfer, error) {
+			return c.QueryTransfers(filter)
+		},
 		wants: func(t *tb.Transfer) bool {
 			named, err := ledger.ReturnIDOf(*t)
 			return err == nil && named == id
@@ -77,8 +85,10 @@ func checked[O any](l *Ledger, q inquiry[O], found []O) ([]O, *web.Problem) {
 	for i := range found {
 		if !q.wants(&found[i]) {
 			l.foreign.Inc()
-			l.log.Error("a query of the ledger found what it did not ask for: none of it is told", zap.Any("found", found[i]))
-			return nil, &web.Problem{Type: web.Kind("broken-law"), Title: "The ledger's answer is not to the question", Status: http.StatusInternalServerError,
+			l.log.Error("a query of the ledger found what it did not ask for: none of it is told",
+				zap.Any("found", found[i]))
+			return nil, &web.Problem{Type: web.Kind("broken-law"), Title: "The ledger's answer is not to the question",
+				Status: http.StatusInternalServerError,
 				Detail: "it holds what was not asked for, so none of it is told: tell the operator; asking again does not help"}
 		}
 	}

@@ -72,12 +72,16 @@ type Ledger struct {
 	probes    chan struct{}               // the next probe is due at once
 }
 
-// New does not wait for the ledger. Statements of days end with stopping. now is the wall clock, which is compared with the
-// ledger's; payments reports whether payments wait for the ledger.
-func New(stopping context.Context, config Config, client tigerbeetle.Client, follows *register.Register, letters *deadletter.Letters, now func() time.Time, payments func() bool, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
-	l := &Ledger{stopping: stopping, config: config, client: client, register: follows, letters: letters, now: now, failures: make(chan error, 1), log: t.Log, probes: make(chan struct{}, 1),
-		reading: pools.Pool("reads", "STATUS_IN_FLIGHT_MAX", config.InFlightMax), asking: pools.Pool("look-ups", "STATUS_IN_FLIGHT_MAX", config.InFlightMax),
-		days: pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax)}
+// New does not wait for the ledger. Statements of days end with stopping. now is the wall clock, which is compared with
+// the ledger's; payments reports whether payments wait for the ledger.
+func New(stopping context.Context, config Config, client tigerbeetle.Client, follows *register.Register,
+	letters *deadletter.Letters, now func() time.Time, payments func() bool, pools *web.Pools,
+	t *telemetry.Telemetry) *Ledger {
+	l := &Ledger{stopping: stopping, config: config, client: client, register: follows, letters: letters, now: now,
+		failures: make(chan error, 1), log: t.Log, probes: make(chan struct{}, 1),
+		reading: pools.Pool("reads", "STATUS_IN_FLIGHT_MAX", config.InFlightMax),
+		asking:  pools.Pool("look-ups", "STATUS_IN_FLIGHT_MAX", config.InFlightMax),
+		days:    pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax)}
 	l.wrongDays = prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_wrong_statements_total",
 		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
 	l.foreign = prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_foreign_results_total",
@@ -177,7 +181,8 @@ func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Prob
 }
 
 // read has a turn of the caller among those that read, and returns within the timeout.
-func read[O any](ctx context.Context, l *Ledger, ask func(ctx context.Context, reader string) ([]O, error)) ([]O, *web.Problem) {
+func read[O any](ctx context.Context, l *Ledger,
+	ask func(ctx context.Context, reader string) ([]O, error)) ([]O, *web.Problem) {
 	reader := access.From(ctx).Name()
 	if problem := l.reading.Take(reader); problem != nil {
 		return nil, problem
@@ -199,16 +204,20 @@ func (l *Ledger) unread(err error) *web.Problem {
 	case err == nil:
 		return nil
 	case errors.As(err, &crowded):
-		return &web.Problem{Type: web.Kind("busy"), Title: "Your part of the reads is taken", Status: http.StatusTooManyRequests, RetryAfter: crowded.RetryAfter.Round(time.Second),
-			Rule:   fmt.Sprintf("while payments wait, reads of all participants take %g of the ledger's time (LEDGER_READ_SHARE), in equal parts by what they cost", l.config.Reads.Share),
-			Detail: fmt.Sprintf("what you have read took your part, or your turn did not come within LEDGER_READ_WAIT_MAX (%v): nothing was read, ask again after a pause, and for less", l.config.Reads.WaitMax)}
+		return &web.Problem{Type: web.Kind("busy"), Title: "Your part of the reads is taken",
+			Status: http.StatusTooManyRequests, RetryAfter: crowded.RetryAfter.Round(time.Second),
+			Rule: fmt.Sprintf("while payments wait, reads of all participants take %g of the ledger's time (LEDGER_READ_SHARE), in equal parts by what they cost",
+				l.config.Reads.Share),
+			Detail: fmt.Sprintf("what you have read took your part, or your turn did not come within LEDGER_READ_WAIT_MAX (%v): nothing was read, ask again after a pause, and for less",
+				l.config.Reads.WaitMax)}
 	}
 	return ledgerAway(l.config.Timeout)
 }
 
 // findWith is find with permits of another pool. More ids than a request holds are several questions, which
 // are asked at once.
-func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool, ids []tb.Uint128) (found []O, problem *web.Problem) {
+func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool,
+	ids []tb.Uint128) (found []O, problem *web.Problem) {
 	asker := access.From(ctx).Name()
 	var results []<-chan []O
 	for part := range slices.Chunk(ids, l.ledger.config.IDsMax) {
@@ -252,7 +261,8 @@ func query[O any](ctx context.Context, l *Ledger, q inquiry[O]) (found []O, prob
 
 // Ask sends a request of its own to the ledger, with a permit of a pool. It returns within the
 // timeout; the request keeps its permit until the ledger answers.
-func Ask[O any](ctx context.Context, l *Ledger, permits *web.Pool, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
+func Ask[O any](ctx context.Context, l *Ledger, permits *web.Pool,
+	ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
 	asker := access.From(ctx).Name()
 	if problem := permits.Take(asker); problem != nil {
 		return nil, problem
@@ -285,6 +295,7 @@ func within[O any](ctx context.Context, timeout time.Duration, result <-chan []O
 }
 
 func ledgerAway(timeout time.Duration) *web.Problem {
-	return &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+	return &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer",
+		Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: fmt.Sprintf("no answer within STATUS_TIMEOUT (%v): ask again later", timeout)}
 }

@@ -100,7 +100,8 @@ func (l *Ledger) ParticipantNow(ctx context.Context, psp pix.ISPB) (Participant,
 
 // UnknownParticipant is the response about a participant that the ledger does not have.
 func UnknownParticipant(ispb string) *web.Problem {
-	return &web.Problem{Type: web.Kind("unknown-participant"), Title: "Unknown participant", Status: http.StatusNotFound, Field: "ispb", Value: ispb,
+	return &web.Problem{Type: web.Kind("unknown-participant"), Title: "Unknown participant",
+		Status: http.StatusNotFound, Field: "ispb", Value: ispb,
 		Code: pix.ReasonUnknownPayerPSP.String(), Detail: "no participant has this ISPB"}
 }
 
@@ -198,7 +199,8 @@ func (l *Ledger) participantsOf(ctx context.Context, psps []pix.ISPB) ([]Partici
 // participantOf returns a bank by its accounts and what the register says of it: nil if it never joined.
 func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered *register.Participant) Participant {
 	reserve, transit := accounts[ledger.ReserveAccount(psp)], accounts[ledger.TransitAccount(psp)]
-	one := Participant{ISPB: string(psp), State: "unregistered", Reserve: balanceOf(reserve), Transit: balanceOf(transit)}
+	one := Participant{ISPB: string(psp), State: "unregistered", Reserve: balanceOf(reserve),
+		Transit: balanceOf(transit)}
 	if books, there := accounts[ledger.BooksAccount(psp)]; there {
 		difference := Difference(reserve, transit, books)
 		one.Books = &ThreeLegs{BooksCentavos: Posted(books), DifferenceCentavos: difference, Holds: difference == 0}
@@ -219,8 +221,9 @@ func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered 
 	for window, capped := range registered.Outflow {
 		if capped.Centavos > 0 {
 			grant := ledger.GrantOf(accounts[ledger.AllowanceAccount(psp, ledger.Window(window))])
-			one.OutflowCaps = append(one.OutflowCaps, OutflowCap{When: ledger.Window(window).String(), CapCentavos: capped.Centavos,
-				WindowSeconds: int(capped.WindowSeconds), LeftCentavos: grant.Left(capped.Centavos)})
+			one.OutflowCaps = append(one.OutflowCaps,
+				OutflowCap{When: ledger.Window(window).String(), CapCentavos: capped.Centavos,
+					WindowSeconds: int(capped.WindowSeconds), LeftCentavos: grant.Left(capped.Centavos)})
 		}
 	}
 	return one

@@ -84,7 +84,8 @@ func (p *Progress) hold(at, expires, now time.Time) {
 	if now.After(expires) { // no other verdict can follow
 		p.Status, p.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
 	}
-	if expires.Equal(at) { // imported into a ledger that was built again: its timeout is not known, and a verdict has ended it
+	// imported into a ledger that was built again: its timeout is not known, and a verdict has ended it
+	if expires.Equal(at) {
 		p.ExpiresAt = nil
 	}
 }
@@ -119,8 +120,9 @@ func (l *Ledger) Payment(r *http.Request) (PaymentState, *web.Problem) {
 		state.DeadLetter = l.letters.Of(id)
 	}
 	if problem == nil && state.Status == Unknown {
-		problem = &web.Problem{Type: web.Kind("unknown-payment"), Title: "Unknown payment", Status: http.StatusNotFound, EndToEndID: id.String(),
-			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago, or its log or ledger was given up"}
+		problem = &web.Problem{Type: web.Kind("unknown-payment"), Title: "Unknown payment", Status: http.StatusNotFound,
+			EndToEndID: id.String(),
+			Detail:     "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago, or its log or ledger was given up"}
 		tellDeadLetter(problem, state.DeadLetter)
 	}
 	return state, problem
@@ -136,7 +138,8 @@ func tellDeadLetter(problem *web.Problem, letter *deadletter.Letter) {
 		meaning = ", " + reason.Meaning()
 	}
 	problem.Type, problem.Title, problem.Code = web.Kind("dead-letter"), "Dead letter", letter.ReasonCode
-	problem.Detail = fmt.Sprintf("a message with this id, of %d centavos, became a dead letter at %s (%s%s): no money moves for it, and the ledger knows no other message with this id",
+	problem.Detail = fmt.Sprintf(
+		"a message with this id, of %d centavos, became a dead letter at %s (%s%s): no money moves for it, and the ledger knows no other message with this id",
 		letter.AmountCentavos, letter.At.Format(time.RFC3339), letter.ReasonCode, meaning)
 }
 
@@ -166,7 +169,8 @@ func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (Payment
 // HeldPayments returns for which payments money is or was held, by their ids.
 func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[string]bool, *web.Problem) {
 	held := map[string]bool{}
-	for ids := range slices.Chunk(all, min(l.config.IDsMax, ledger.ReadObjects)/len(ledger.AppendTraceIDs(nil, pix.EndToEndID{}))) {
+	for ids := range slices.Chunk(all,
+		min(l.config.IDsMax, ledger.ReadObjects)/len(ledger.AppendTraceIDs(nil, pix.EndToEndID{}))) {
 		var wanted []tb.Uint128
 		for _, id := range ids {
 			wanted = ledger.AppendTraceIDs(wanted, id)
@@ -191,10 +195,13 @@ func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[st
 func (l *Ledger) PaymentWithReturns(ctx context.Context, id pix.EndToEndID) (PaymentState, *web.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout) // for all requests together
 	defer cancel()
-	return asOf(ctx, l, func(now time.Time) (PaymentState, time.Time, *web.Problem) { return l.withReturns(ctx, id, now) })
+	return asOf(ctx, l, func(now time.Time) (PaymentState, time.Time, *web.Problem) {
+		return l.withReturns(ctx, id, now)
+	})
 }
 
-func (l *Ledger) withReturns(ctx context.Context, id pix.EndToEndID, now time.Time) (state PaymentState, expires time.Time, problem *web.Problem) {
+func (l *Ledger) withReturns(ctx context.Context, id pix.EndToEndID,
+	now time.Time) (state PaymentState, expires time.Time, problem *web.Problem) {
 	ids, marked, verdicts := append(ledger.AppendTraceIDs(nil, id), ledger.ReturnedMark(id)), false, []tb.Uint128(nil)
 	for {
 		found, problem := l.transfers.find(ctx, append(slices.Clip(ids), verdicts...))
@@ -261,8 +268,10 @@ func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) Payme
 		state.AmountCentavos = trace.AmountCentavos()
 		legState := map[string]string{Reserved: "held", Settled: "posted", Rejected: "released"}[state.Status]
 		for _, leg := range trace.Legs() {
-			state.Legs = append(state.Legs, PaymentLeg{Leg: int(leg.Code - ledger.CodeLeg1 + 1), Debit: ledger.AccountName(leg.DebitAccountID),
-				Credit: ledger.AccountName(leg.CreditAccountID), AmountCentavos: ledger.Centavos(leg.Amount), State: legState})
+			state.Legs = append(state.Legs,
+				PaymentLeg{Leg: int(leg.Code - ledger.CodeLeg1 + 1), Debit: ledger.AccountName(leg.DebitAccountID),
+					Credit: ledger.AccountName(leg.CreditAccountID), AmountCentavos: ledger.Centavos(leg.Amount),
+					State: legState})
 		}
 	}
 	return state

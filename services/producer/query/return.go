@@ -51,7 +51,8 @@ func (l *Ledger) Return(r *http.Request) (ReturnState, *web.Problem) {
 		state.DeadLetter = l.letters.Of(pix.EndToEndID(id))
 	}
 	if problem == nil && state.Status == Unknown {
-		problem = &web.Problem{Type: web.Kind("unknown-return"), Title: "Unknown return", Status: http.StatusNotFound, Field: "return_id", Value: id.String(),
+		problem = &web.Problem{Type: web.Kind("unknown-return"), Title: "Unknown return", Status: http.StatusNotFound,
+			Field: "return_id", Value: id.String(),
 			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago, or its log or ledger was given up"}
 		tellDeadLetter(problem, state.DeadLetter)
 	}
@@ -80,7 +81,8 @@ func (l *Ledger) StateOfReturn(ctx context.Context, id pix.ReturnID) (ReturnStat
 func returnStateOf(id pix.ReturnID, verdict, legs []tb.Transfer, now time.Time) ReturnState {
 	state := ReturnState{ReturnID: id.String(), Progress: Progress{Status: Unknown}}
 	held, isHeld := ledger.HeldReturnOf(verdict, legs)
-	if len(verdict) > 0 && ledger.ReturnVerdictOf(verdict[0]).Settled && !held.Posted && len(legs) < int(ledger.ReturnLegs(id).Limit) {
+	if len(verdict) > 0 && ledger.ReturnVerdictOf(verdict[0]).Settled && !held.Posted &&
+		len(legs) < int(ledger.ReturnLegs(id).Limit) {
 		verdict = nil // of another RtrId: what settles posts the legs of its own
 		held, isHeld = ledger.HeldReturnOf(nil, legs)
 	}

@@ -44,7 +44,8 @@ func (l *Ledger) Statement(r *http.Request) (*Statement, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	filter := tb.AccountFilter{AccountID: ledger.CustomerAccount(named), Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
+	filter := tb.AccountFilter{AccountID: ledger.CustomerAccount(named),
+		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
 	if cursor != 0 {
 		filter.TimestampMax = cursor - 1
 	}
@@ -85,7 +86,8 @@ func (l *Ledger) Statement(r *http.Request) (*Statement, *web.Problem) {
 
 func lineOf(transfer tb.Transfer, of ledger.AccountID) StatementLine {
 	line := StatementLine{At: time.Unix(0, int64(transfer.Timestamp)).UTC(), Kind: "posted", Direction: "credit",
-		AmountCentavos: ledger.Centavos(transfer.Amount), Code: transfer.Code, ReasonCode: pix.Reason(transfer.UserData32).String()}
+		AmountCentavos: ledger.Centavos(transfer.Amount), Code: transfer.Code,
+		ReasonCode: pix.Reason(transfer.UserData32).String()}
 	if transfer.DebitAccountID == of {
 		line.Direction = "debit"
 	}
@@ -115,13 +117,15 @@ func (l *Ledger) pageOf(r *http.Request) (limit int, cursor uint64, problem *web
 	if text := values.Get("limit"); text != "" { // an empty one has been refused
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > l.config.PageMax {
-			return 0, 0, field.Invalid("", "limit", text, pix.ReasonMalformed, "it must be from 1 to "+strconv.Itoa(l.config.PageMax)+" (PAGE_MAX)")
+			return 0, 0, field.Invalid("", "limit", text, pix.ReasonMalformed,
+				"it must be from 1 to "+strconv.Itoa(l.config.PageMax)+" (PAGE_MAX)")
 		}
 	}
 	if text := values.Get("cursor"); text != "" {
 		var err error
 		if cursor, err = strconv.ParseUint(text, 10, 64); err != nil || cursor < 2 || cursor > math.MaxInt64 {
-			return 0, 0, field.Invalid("", "cursor", text, pix.ReasonMalformed, "it must be a next_cursor of an earlier response")
+			return 0, 0, field.Invalid("", "cursor", text, pix.ReasonMalformed,
+				"it must be a next_cursor of an earlier response")
 		}
 	}
 	return limit, cursor, nil

@@ -37,7 +37,8 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 		probe comparison
 		err   error
 	}
-	skew := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_clock_skew_seconds", Help: "This machine's clock minus the ledger's."})
+	skew := prometheus.NewGauge(
+		prometheus.GaugeOpts{Name: "pix_ledger_clock_skew_seconds", Help: "This machine's clock minus the ledger's."})
 	t.Registry.MustRegister(skew)
 	watched := sync.OnceFunc(func() { close(compared) })
 	results := make(chan result, 1)
@@ -59,7 +60,8 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 		case <-ctx.Done():
 			return
 		case <-time.After(watchTimeout):
-			t.Report(Need, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
+			t.Report(Need, fmt.Errorf(
+				"no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
 			select {
 			case r = <-results:
 			case <-ctx.Done():
@@ -95,7 +97,8 @@ type comparison struct {
 // first probe nothing is known against it.
 func (l *Ledger) clockWrong() error {
 	if probe := l.clock.Load(); probe != nil && probe.Skew.Abs() > l.config.ClockTolerance {
-		return fmt.Errorf("this machine's clock differs from the ledger's by %s, more than LEDGER_CLOCK_TOLERANCE %s: no payment is taken; set the clock right", probe.Skew.Round(time.Millisecond), l.config.ClockTolerance)
+		return fmt.Errorf("this machine's clock differs from the ledger's by %s, more than LEDGER_CLOCK_TOLERANCE %s: no payment is taken; set the clock right",
+			probe.Skew.Round(time.Millisecond), l.config.ClockTolerance)
 	}
 	return nil
 }
@@ -104,7 +107,8 @@ func (l *Ledger) clockWrong() error {
 // it, the order could be past its deadline before an engine sees it.
 func (l *Ledger) ClockWrong() *web.Problem {
 	if err := l.clockWrong(); err != nil {
-		return &web.Problem{Type: web.Kind("clock-wrong"), Title: "The clock is wrong", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		return &web.Problem{Type: web.Kind("clock-wrong"), Title: "The clock is wrong",
+			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "nothing was sent: " + err.Error() + ", or use another producer"}
 	}
 	return nil
@@ -137,7 +141,8 @@ func (l *Ledger) isOpen(expires time.Time) bool {
 // returns when the first hold expires that it calls open; zero, if there is none. If that may have
 // happened, asOf reads again with a time that the ledger tells now: another producer may have
 // probed it later and called the hold expired, and no answer after that may call it open.
-func asOf[S any](ctx context.Context, l *Ledger, read func(now time.Time) (state S, expires time.Time, problem *web.Problem)) (S, *web.Problem) {
+func asOf[S any](ctx context.Context, l *Ledger,
+	read func(now time.Time) (state S, expires time.Time, problem *web.Problem)) (S, *web.Problem) {
 	state, expires, problem := read(l.askedAt())
 	if problem != nil || expires.IsZero() || l.isOpen(expires) {
 		return state, problem
@@ -155,11 +160,14 @@ func (l *Ledger) probe(ctx context.Context) (time.Time, *web.Problem) {
 	if closed := l.Closed(); closed != nil {
 		return time.Time{}, closed
 	}
-	probes, problem := query(reading(ctx), l, inquiry[ledger.ClockProbe]{limit: 1, wants: func(*ledger.ClockProbe) bool { return true },
-		ask: func(c tigerbeetle.Client) ([]ledger.ClockProbe, error) {
-			probe, err := ledger.ProbeClock(c, l.now, 0)
-			return []ledger.ClockProbe{probe}, err
-		}})
+	probes, problem := query(reading(ctx), l,
+		inquiry[ledger.ClockProbe]{limit: 1, wants: func(*ledger.ClockProbe) bool {
+			return true
+		},
+			ask: func(c tigerbeetle.Client) ([]ledger.ClockProbe, error) {
+				probe, err := ledger.ProbeClock(c, l.now, 0)
+				return []ledger.ClockProbe{probe}, err
+			}})
 	if problem != nil {
 		return time.Time{}, problem
 	}

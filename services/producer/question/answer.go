@@ -64,7 +64,8 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 		return problem
 	}
 	if n := len(body.Answers); n < 1 || n > answersMax {
-		return field.Invalid("", "answers", n, pix.ReasonMalformed, fmt.Sprintf("it has %d elements: send 1 to %d", n, answersMax))
+		return field.Invalid("", "answers", n, pix.ReasonMalformed,
+			fmt.Sprintf("it has %d elements: send 1 to %d", n, answersMax))
 	}
 	psp := pix.ISPB(r.PathValue("ispb"))
 	d, problem := b.deskOf(psp)
@@ -99,10 +100,14 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 	for i, err := range fates {
 		switch {
 		case errors.Is(err, errNowhere):
-			results[i] = Result{Problem: &web.Problem{Type: web.Kind("unknown-question"), Title: "Unanswerable question", Status: http.StatusNotFound, EndToEndID: results[i].EndToEndID, Detail: err.Error()}}
+			results[i] = Result{Problem: &web.Problem{Type: web.Kind("unknown-question"),
+				Title: "Unanswerable question", Status: http.StatusNotFound, EndToEndID: results[i].EndToEndID,
+				Detail: err.Error()}}
 		case err != nil:
-			results[i] = Result{Problem: &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second, EndToEndID: results[i].EndToEndID,
-				Detail: fmt.Sprintf("it is not certain that Kafka has stored the answer (%v): send the same again, which is safe", err)}}
+			results[i] = Result{Problem: &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown",
+				Status: http.StatusServiceUnavailable, RetryAfter: time.Second, EndToEndID: results[i].EndToEndID,
+				Detail: fmt.Sprintf("it is not certain that Kafka has stored the answer (%v): send the same again, which is safe",
+					err)}}
 		}
 	}
 	for _, result := range results {
@@ -133,7 +138,8 @@ var errNoAcknowledgement = errors.New("no acknowledgement within PUBLISH_TIMEOUT
 
 // errNowhere is about a question that somebody else than an engine wrote, or of a topic that has just grown: then it
 // is asked again.
-var errNowhere = errors.New("nothing was stored: the question wants its answer in a partition that this front door does not know: skip it")
+var errNowhere = errors.New(
+	"nothing was stored: the question wants its answer in a partition that this front door does not know: skip it")
 
 // send begins to store an answer, and reports whether it does: stored then gets Kafka's word.
 func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<- storing) (Result, bool) {
@@ -144,26 +150,32 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<-
 	id := string(word.record.Key)
 	result := Result{EndToEndID: id, Status: "stored"}
 	refused := func(status int, kind, title, detail string) (Result, bool) {
-		return Result{Problem: &web.Problem{Type: web.Kind(kind), Title: title, Status: status, EndToEndID: id, Detail: detail}}, false
+		return Result{Problem: &web.Problem{Type: web.Kind(kind), Title: title, Status: status, EndToEndID: id,
+			Detail: detail}}, false
 	}
 	reading := b.reading.Load()
 	fate, how, q := d.take(word.id, word.answer)
 	switch {
 	case fate == unknownQuestion && !d.filled.Load():
-		result, _ := refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read", "nothing was stored: this front door does not know all open questions yet, send the same again")
+		result, _ := refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read",
+			"nothing was stored: this front door does not know all open questions yet, send the same again")
 		result.Problem.RetryAfter = time.Second
 		return result, false
 	case fate == unknownQuestion:
-		return refused(http.StatusNotFound, "unknown-question", "Unknown question", "nothing was stored: this bank has no open question with this id here. It is over, or was not asked")
+		return refused(http.StatusNotFound, "unknown-question", "Unknown question",
+			"nothing was stored: this bank has no open question with this id here. It is over, or was not asked")
 	case fate == overQuestion:
-		return refused(http.StatusGone, "question-over", "The question is over", strings.TrimSpace("nothing was stored: the payment is "+how.status.String()+" "+how.reason.String()))
+		return refused(http.StatusGone, "question-over", "The question is over",
+			strings.TrimSpace("nothing was stored: the payment is "+how.status.String()+" "+how.reason.String()))
 	case fate == otherAnswer:
-		return refused(http.StatusConflict, "answered", "Another answer is known", "nothing was stored: this bank has given another answer to this question, and the first one counts")
+		return refused(http.StatusConflict, "answered", "Another answer is known",
+			"nothing was stored: this bank has given another answer to this question, and the first one counts")
 	case fate == sameAnswer:
 		return result, false
 	case reading == nil:
 		d.lose(q)
-		return refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read", "nothing was stored: send the same again")
+		return refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read",
+			"nothing was stored: send the same again")
 	}
 	word.record.Partition = q.partition
 	reading.client.TryProduce(context.Background(), &word.record, func(record *kgo.Record, err error) {
@@ -190,7 +202,8 @@ func read(psp pix.ISPB, one Answer) (*word, *web.Problem) {
 		return wrong("", "value", one.Value, err.Error())
 	}
 	if len(value) > valueBytesMax {
-		return wrong("", "value", one.Value, fmt.Sprintf("it has %d bytes: at most %d are allowed", len(value), valueBytesMax))
+		return wrong("", "value", one.Value,
+			fmt.Sprintf("it has %d bytes: at most %d are allowed", len(value), valueBytesMax))
 	}
 	var m pixv1.AuthorizationResponse
 	if err := m.UnmarshalVTUnsafe(value); err != nil { // the record keeps the value
@@ -201,7 +214,8 @@ func read(psp pix.ISPB, one Answer) (*word, *web.Problem) {
 		return wrong("", "value.end_to_end_id", m.EndToEndId, err.Error())
 	}
 	if pix.ISPB(m.Ispb) != psp {
-		return wrong(m.EndToEndId, "value.ispb", m.Ispb, "it must be that of the path, "+string(psp)+": a bank answers for itself")
+		return wrong(m.EndToEndId, "value.ispb", m.Ispb,
+			"it must be that of the path, "+string(psp)+": a bank answers for itself")
 	}
 	seal, err := base64.StdEncoding.Strict().DecodeString(one.Seal)
 	if err == nil && len(seal) != sealBytes {
@@ -210,8 +224,9 @@ func read(psp pix.ISPB, one Answer) (*word, *web.Problem) {
 	if err != nil {
 		return wrong(m.EndToEndId, "seal", one.Seal, err.Error())
 	}
-	w := &word{id: id, answer: answer{accepted: true}, record: kgo.Record{Topic: stream.AuthorizationResponses, Key: []byte(m.EndToEndId), Value: value,
-		Headers: []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}}}
+	w := &word{id: id, answer: answer{accepted: true},
+		record: kgo.Record{Topic: stream.AuthorizationResponses, Key: []byte(m.EndToEndId), Value: value,
+			Headers: []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}}}
 	switch m.Status {
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
 		if m.ReasonCode != "" {

@@ -1,6 +1,6 @@
-// Package question tells banks over HTTP what engines ask them, and takes their answers. It reads the
-// questions once for all banks, while at least one bank asks for them. A question to a bank that does not ask is not kept. An
-// answer is sealed by its bank: the front door cannot speak for it.
+// Package question tells banks over HTTP what engines ask them, and takes their answers. It reads the questions once
+// for all banks, while at least one bank asks for them. A question to a bank that does not ask is not kept. An answer
+// is sealed by its bank: the front door cannot speak for it.
 package question
 
 import (
@@ -75,14 +75,23 @@ type reading struct {
 }
 
 // New registers the metrics. Streams and polls end with stopping. A question is open for openTime at most.
-func New(stopping context.Context, config Config, following feed.Config, publishTimeout, openTime time.Duration, kafka stream.Config, on host.Host, ledger *query.Ledger, streams, waits *web.Pool, t *telemetry.Telemetry) *Board {
-	b := &Board{config: config, feed: following, publishTimeout: publishTimeout, openTime: openTime, kafka: kafka, on: on, t: t, ledger: ledger, stopping: stopping, streams: streams, waits: waits,
+func New(stopping context.Context, config Config, following feed.Config, publishTimeout, openTime time.Duration,
+	kafka stream.Config, on host.Host, ledger *query.Ledger, streams, waits *web.Pool, t *telemetry.Telemetry) *Board {
+	b := &Board{config: config, feed: following, publishTimeout: publishTimeout, openTime: openTime, kafka: kafka,
+		on: on, t: t, ledger: ledger, stopping: stopping, streams: streams, waits: waits,
 		wanted: make(chan struct{}, 1), renewed: make(chan struct{}, 1), desks: map[pix.ISPB]*desk{},
-		full:    prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_questions_untold_total", Help: "Questions that were not told, because their bank has QUESTIONS_OPEN_MAX open ones."}),
-		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_producer_answers_total", Help: "Answers of banks over HTTP, by HTTP status."}, []string{"status"}),
+		full: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "pix_producer_questions_untold_total",
+				Help: "Questions that were not told, because their bank has QUESTIONS_OPEN_MAX open ones."}),
+		answers: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "pix_producer_answers_total",
+				Help: "Answers of banks over HTTP, by HTTP status."}, []string{"status"}),
 	}
 	t.Registry.MustRegister(b.full, b.answers,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_questions_open", Help: "Open questions that this front door keeps for the banks that ask for theirs over HTTP."}, b.openNow))
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "pix_producer_questions_open",
+				Help: "Open questions that this front door keeps for the banks that ask for theirs over HTTP."},
+			b.openNow))
 	return b
 }
 
@@ -181,7 +190,8 @@ func (b *Board) read(ctx context.Context) error {
 				return int(record.Partition)
 			}
 		})),
-		kgo.RecordDeliveryTimeout(b.publishTimeout), kgo.ProduceRequestTimeout(b.publishTimeout), kgo.RequestTimeoutOverhead(b.publishTimeout),
+		kgo.RecordDeliveryTimeout(b.publishTimeout), kgo.ProduceRequestTimeout(b.publishTimeout),
+		kgo.RequestTimeoutOverhead(b.publishTimeout),
 		kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))
 	if err != nil {
 		return err
@@ -219,7 +229,8 @@ func (b *Board) read(ctx context.Context) error {
 			return nil
 		}
 		fetches.EachError(func(topic string, partition int32, err error) {
-			b.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+			b.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic),
+				zap.Int32("partition", partition), zap.Error(err))
 		})
 		changed := map[*desk]struct{}{}
 		r.mu.Lock()
@@ -298,8 +309,8 @@ func (b *Board) take(record *kgo.Record, changed map[*desk]struct{}) {
 	changed[d] = struct{}{}
 }
 
-// deskRead returns the desk of a bank if the reading is to fill it, else nil: who asks nothing takes no room. The caller
-// holds the reading's lock.
+// deskRead returns the desk of a bank if the reading is to fill it, else nil: who asks nothing takes no room. The
+// caller holds the reading's lock.
 func (b *Board) deskRead(psp pix.ISPB) *desk {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -328,7 +339,8 @@ func questionOf(record *kgo.Record) (*asked, pix.ISPB) {
 		return nil, ""
 	}
 	q := &asked{id: id, partition: m.ReplyPartition, told: told{Question: Question{
-		EndToEndID: m.EndToEndId, OriginalEndToEndID: m.OriginalEndToEndId, Payer: accountOf(m.Payer), Payee: accountOf(m.Payee), AmountCentavos: m.AmountCentavos,
+		EndToEndID: m.EndToEndId, OriginalEndToEndID: m.OriginalEndToEndId, Payer: accountOf(m.Payer),
+		Payee: accountOf(m.Payee), AmountCentavos: m.AmountCentavos,
 		RemittanceInformation: m.RemittanceInformation,
 	}}}
 	deadline := record.Timestamp.Add(oldDeadline)
@@ -370,7 +382,8 @@ func verdictOf(record *kgo.Record) (id pix.EndToEndID, psp pix.ISPB, how ending)
 func forgeryOf(record *kgo.Record) (id pix.EndToEndID, psp pix.ISPB, at recordAt) {
 	var letter pixv1.DeadLetter
 	var m pixv1.AuthorizationResponse
-	if letter.UnmarshalVT(record.Value) != nil || letter.Topic != stream.AuthorizationResponses || m.UnmarshalVT(letter.Payload) != nil {
+	if letter.UnmarshalVT(record.Value) != nil || letter.Topic != stream.AuthorizationResponses ||
+		m.UnmarshalVT(letter.Payload) != nil {
 		return id, "", at
 	}
 	id, err := pix.ParsePaymentOrReturnID(m.EndToEndId)

@@ -145,7 +145,8 @@ type share struct {
 }
 
 func newDesk(again time.Duration, most int) *desk {
-	return &desk{again: again, most: most, open: map[pix.EndToEndID]*asked{}, seed: maphash.MakeSeed(), over: [2]map[uint64]ending{{}, {}}, line: tape[*asked]{first: 1},
+	return &desk{again: again, most: most, open: map[pix.EndToEndID]*asked{}, seed: maphash.MakeSeed(),
+		over: [2]map[uint64]ending{{}, {}}, line: tape[*asked]{first: 1},
 		news: tape[News]{first: 1}, shares: map[string]*share{}, changed: make(chan struct{})}
 }
 
@@ -252,8 +253,8 @@ func (d *desk) ended(id pix.EndToEndID) (ending, bool) {
 	return ending{}, false
 }
 
-// tick tells again what is open and was not answered in time, or was answered without a verdict: the answer may have been
-// forged or lost. ledgerNow is the ledger's time.
+// tick tells again what is open and was not answered in time, or was answered without a verdict: the answer may have
+// been forged or lost. ledgerNow is the ledger's time.
 func (d *desk) tick(now, ledgerNow time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -294,7 +295,8 @@ const (
 	toBeStored
 )
 
-// take takes a bank's word. If it is toBeStored, the caller stores it in the question's partition, and says keep or lose.
+// take takes a bank's word. If it is toBeStored, the caller stores it in the question's partition, and says keep or
+// lose.
 func (d *desk) take(id pix.EndToEndID, word answer) (fate, ending, *asked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// In every order of questions, answers, verdicts and programs that come and go, each program that reads all is told each
-// open question, and of a share one program is. What is answered or over is not told.
+// In every order of questions, answers, verdicts and programs that come and go, each program that reads all is told
+// each open question, and of a share one program is. What is answered or over is not told.
 func TestEveryOpenQuestionIsToldUntilItIsAnswered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const again = 10 * time.Second

@@ -36,7 +36,8 @@ func (b *Board) fill(ctx context.Context, r *reading) {
 	}
 }
 
-// fillNew fills the desks that are new: the reading gives them what comes from now on, and the past is read up to there.
+// fillNew fills the desks that are new: the reading gives them what comes from now on, and the past is read up to
+// there.
 func (b *Board) fillNew(ctx context.Context, r *reading) {
 	r.mu.Lock()
 	fresh := b.all()
@@ -70,7 +71,8 @@ func (b *Board) fillNew(ctx context.Context, r *reading) {
 }
 
 // replay fills desks with what was asked since then and is open: verdicts come first, so that what is over is not told.
-func (b *Board) replay(ctx context.Context, r *reading, since time.Time, to map[string]map[int32]int64, desks map[pix.ISPB]*desk) error {
+func (b *Board) replay(ctx context.Context, r *reading, since time.Time, to map[string]map[int32]int64,
+	desks map[pix.ISPB]*desk) error {
 	decided := map[pix.EndToEndID]struct{}{} // more than a desk remembers
 	err := b.past(ctx, r, stream.Settlements, since, to[stream.Settlements], func(record *kgo.Record) {
 		id, psp, how := verdictOf(record)
@@ -87,20 +89,22 @@ func (b *Board) replay(ctx context.Context, r *reading, since time.Time, to map[
 			d.wakeAll()
 		}
 	}()
-	return b.past(ctx, r, stream.AuthorizationRequests, since, to[stream.AuthorizationRequests], func(record *kgo.Record) {
-		q, psp := questionOf(record)
-		d := desks[psp]
-		if d == nil || !b.ledger.Clock().Before(q.deadline) {
-			return
-		}
-		if _, over := decided[q.id]; !over {
-			b.ask(d, q)
-		}
-	})
+	return b.past(ctx, r, stream.AuthorizationRequests, since, to[stream.AuthorizationRequests],
+		func(record *kgo.Record) {
+			q, psp := questionOf(record)
+			d := desks[psp]
+			if d == nil || !b.ledger.Clock().Before(q.deadline) {
+				return
+			}
+			if _, over := decided[q.id]; !over {
+				b.ask(d, q)
+			}
+		})
 }
 
 // past calls take with the records of a topic since then, up to these offsets.
-func (b *Board) past(ctx context.Context, r *reading, topic string, since time.Time, to map[int32]int64, take func(*kgo.Record)) error {
+func (b *Board) past(ctx context.Context, r *reading, topic string, since time.Time, to map[int32]int64,
+	take func(*kgo.Record)) error {
 	asking, cancel := context.WithTimeout(ctx, stillMax)
 	defer cancel()
 	first, err := kadm.NewClient(r.client).ListOffsetsAfterMilli(asking, since.UnixMilli(), topic)
@@ -119,7 +123,8 @@ func (b *Board) past(ctx context.Context, r *reading, topic string, since time.T
 	if len(left) == 0 {
 		return nil
 	}
-	client, err := stream.Connect(b.kafka, b.on.Dial, "producer-questions-past", b.t, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
+	client, err := stream.Connect(b.kafka, b.on.Dial, "producer-questions-past", b.t,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
 		kgo.KeepControlRecords(), // so that the end is seen
 		kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20))
 	if err != nil {
@@ -131,7 +136,8 @@ func (b *Board) past(ctx context.Context, r *reading, topic string, since time.T
 		fetches := client.PollFetches(polling)
 		cancel()
 		if fetches.NumRecords() == 0 {
-			return fmt.Errorf("%d partitions of %s cannot be read: %w", len(left), topic, errors.Join(context.Cause(polling), fetches.Err()))
+			return fmt.Errorf("%d partitions of %s cannot be read: %w", len(left), topic,
+				errors.Join(context.Cause(polling), fetches.Err()))
 		}
 		fetches.EachRecord(func(record *kgo.Record) {
 			end, reads := left[record.Partition]

@@ -21,7 +21,8 @@ func (d *desk) join(shareName string, from, now time.Time) *reader {
 	defer d.mu.Unlock()
 	r := &reader{desk: d, from: from, at: d.line.first, news: d.news.end()}
 	known := d.shares[shareName]
-	if (shareName == "" || known == nil) && d.readers+len(d.shares) >= tellersMax || known != nil && known.members >= membersMax {
+	if (shareName == "" || known == nil) && d.readers+len(d.shares) >= tellersMax || known != nil &&
+		known.members >= membersMax {
 		return nil
 	}
 	if shareName == "" {

@@ -39,14 +39,16 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 		return problem
 	}
 	defer b.leave(d)
-	if accept := r.Header.Get("Accept"); strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/event-stream") {
+	if accept := r.Header.Get("Accept"); strings.Contains(accept, "application/json") &&
+		!strings.Contains(accept, "text/event-stream") {
 		return b.poll(w, r, d, share)
 	}
 	var from time.Time // a share has no such place: another program may have what this one had
 	if last := r.Header.Get("Last-Event-ID"); last != "" && share == "" {
 		milliseconds, err := strconv.ParseInt(last, 10, 64)
 		if err != nil || time.UnixMilli(milliseconds).After(b.ledger.Clock().Add(future)) { // it would hide what comes
-			return field.Invalid("", "Last-Event-ID", last, pix.ReasonMalformed, "it is not the id of an event of this stream: leave it out, and all open questions are told")
+			return field.Invalid("", "Last-Event-ID", last, pix.ReasonMalformed,
+				"it is not the id of an event of this stream: leave it out, and all open questions are told")
 		}
 		from = time.UnixMilli(milliseconds).Add(-apart)
 	}
@@ -105,8 +107,10 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 const shareCharacters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._-"
 
 func tooMany(share string) *web.Problem {
-	return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams of questions", Status: http.StatusTooManyRequests, RetryAfter: time.Second, Field: "share", Value: share,
-		Rule:   "at most " + strconv.Itoa(tellersMax) + " streams without a share and shares of a bank, and " + strconv.Itoa(membersMax) + " programs in a share",
+	return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams of questions",
+		Status: http.StatusTooManyRequests, RetryAfter: time.Second, Field: "share", Value: share,
+		Rule: "at most " + strconv.Itoa(tellersMax) + " streams without a share and shares of a bank, and " +
+			strconv.Itoa(membersMax) + " programs in a share",
 		Detail: "streams without a share all say the same: read one, share the questions, or try again when one has ended"}
 }
 
@@ -121,7 +125,8 @@ func (b *Board) dateAll(questions []told) {
 // pollShare is the share of polls that name none.
 const pollShare = "poll"
 
-// poll responds with open questions that no other poll or stream of the share has, at once or as soon as there are some.
+// poll responds with open questions that no other poll or stream of the share has, at once or as soon as there are
+// some.
 func (b *Board) poll(w http.ResponseWriter, r *http.Request, d *desk, share string) *web.Problem {
 	if share == "" {
 		share = pollShare

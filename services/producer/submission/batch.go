@@ -45,7 +45,10 @@ const BatchWindow = 256
 
 func newBatches(config BatchConfig, lineMax int, pools *web.Pools, registry prometheus.Registerer) batches {
 	b := batches{config: config, lineMax: lineMax, permits: pools.Pool("batches", "BATCHES_MAX", config.BatchesMax),
-		lines: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_producer_batch_lines_total", Help: "Lines of batches answered, by result: accepted, or the HTTP status of the problem."}, []string{"result"})}
+		lines: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "pix_producer_batch_lines_total",
+				Help: "Lines of batches answered, by result: accepted, or the HTTP status of the problem."},
+			[]string{"result"})}
 	registry.MustRegister(b.lines)
 	return b
 }
@@ -166,7 +169,8 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 		end := func(problem *web.Problem) {
 			together = append(together, &batchLine{result: BatchResult{Line: number, Problem: problem}})
 		}
-		if more, _ := reader.Peek(reader.Buffered()); len(together) == BatchWindow || bytes.IndexByte(more, '\n') < 0 { // the next line may be long in coming
+		// the next line may be long in coming
+		if more, _ := reader.Peek(reader.Buffered()); len(together) == BatchWindow || bytes.IndexByte(more, '\n') < 0 {
 			hand()
 		}
 		text, err := reader.ReadSlice('\n')
@@ -179,25 +183,31 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 		switch {
 		case err == nil || errors.Is(err, io.EOF):
 		case errors.Is(err, bufio.ErrBufferFull):
-			end(&web.Problem{Type: web.Kind("too-large"), Title: "Line too large", Status: http.StatusRequestEntityTooLarge,
-				Detail: fmt.Sprintf("the line has more than HTTP_BODY_BYTES_MAX bytes (%d): neither it nor what follows was sent", b.lineMax)})
+			end(&web.Problem{Type: web.Kind("too-large"), Title: "Line too large",
+				Status: http.StatusRequestEntityTooLarge,
+				Detail: fmt.Sprintf("the line has more than HTTP_BODY_BYTES_MAX bytes (%d): neither it nor what follows was sent",
+					b.lineMax)})
 			return
 		case errors.As(err, new(*http.MaxBytesError)):
 			end(b.tooManyBytes())
 			return
 		case ctx.Err() != nil: // the connection ends, which is not what the sender wrote
-			end(&web.Problem{Type: web.Kind("interrupted"), Title: "Interrupted", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
-				Detail: "the request ended before its body: neither this line nor what follows was sent, send it again"})
+			end(&web.Problem{Type: web.Kind("interrupted"), Title: "Interrupted", Status: http.StatusServiceUnavailable,
+				RetryAfter: time.Second,
+				Detail:     "the request ended before its body: neither this line nor what follows was sent, send it again"})
 			return
 		default:
 			end(&web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest,
-				Detail: fmt.Sprintf("the body cannot be read to its end (%v): neither this line nor what follows was sent", err)})
+				Detail: fmt.Sprintf("the body cannot be read to its end (%v): neither this line nor what follows was sent",
+					err)})
 			return
 		}
 		if text = bytes.TrimSpace(text); len(text) > 0 { // empty lines are skipped
 			if taken++; taken > b.config.LinesMax {
-				end(&web.Problem{Type: web.Kind("too-large"), Title: "Batch too large", Status: http.StatusRequestEntityTooLarge,
-					Detail: fmt.Sprintf("more than BATCH_LINES_MAX lines (%d): neither this line nor what follows was sent, send it in another batch", b.config.LinesMax)})
+				end(&web.Problem{Type: web.Kind("too-large"), Title: "Batch too large",
+					Status: http.StatusRequestEntityTooLarge,
+					Detail: fmt.Sprintf("more than BATCH_LINES_MAX lines (%d): neither this line nor what follows was sent, send it in another batch",
+						b.config.LinesMax)})
 				return
 			}
 			var refusal *web.Problem
@@ -215,7 +225,8 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 			continue
 		}
 		if taken == 0 {
-			end(&web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest, Detail: "the batch has no line: send one JSON object a line"})
+			end(&web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest,
+				Detail: "the batch has no line: send one JSON object a line"})
 		}
 		return
 	}
@@ -223,7 +234,8 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 
 func (b *batches) tooManyBytes() *web.Problem {
 	return &web.Problem{Type: web.Kind("too-large"), Title: "Batch too large", Status: http.StatusRequestEntityTooLarge,
-		Detail: fmt.Sprintf("more than BATCH_BYTES_MAX bytes (%d): neither this line nor what follows was sent, send it in another batch", b.config.BytesMax)}
+		Detail: fmt.Sprintf("more than BATCH_BYTES_MAX bytes (%d): neither this line nor what follows was sent, send it in another batch",
+			b.config.BytesMax)}
 }
 
 // readLine reads one payment, or says what is wrong with it.

@@ -25,9 +25,11 @@ func (b brokenBody) Read([]byte) (int, error) {
 
 // A connection that ends is not the sender's mistake: what is told is not sent may be sent again.
 func TestABatchWhoseRequestEndsMayBeSentAgain(t *testing.T) {
-	s := &Submissions{Publisher: &Publisher{now: time.Now, gate: overload.NewGate(overload.Config{Age: time.Second}, prometheus.NewRegistry())},
+	s := &Submissions{Publisher: &Publisher{now: time.Now,
+		gate: overload.NewGate(overload.Config{Age: time.Second}, prometheus.NewRegistry())},
 		batches: batches{config: BatchConfig{LinesMax: 10, BytesMax: 1000}, lineMax: 100}, ledger: &query.Ledger{}}
-	ctx, end := context.WithCancel(access.With(httptest.NewRequest("POST", "/v1/payments:batch", nil), access.Caller{}).Context())
+	ctx, end := context.WithCancel(
+		access.With(httptest.NewRequest("POST", "/v1/payments:batch", nil), access.Caller{}).Context())
 	lines := make(chan *batchLine, 11)
 	s.readBatch(ctx, io.NopCloser(brokenBody{end}), lines)
 	line := <-lines

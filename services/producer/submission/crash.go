@@ -10,5 +10,6 @@ const (
 )
 
 func parseCrash(value string, die func()) (*crash.Crash, error) {
-	return crash.Parse("PRODUCER_CRASH_AT", value, []crash.Point{afterRequestRead, afterPublished, afterAcknowledged}, die)
+	return crash.Parse("PRODUCER_CRASH_AT", value,
+		[]crash.Point{afterRequestRead, afterPublished, afterAcknowledged}, die)
 }

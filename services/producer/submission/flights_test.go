@@ -29,12 +29,16 @@ func TestAFlightIsForgottenOnlyWithItsLastOrder(t *testing.T) {
 		return step{"forget", func(f *flights) bool { f.forget(order(centavos)); return true }, true}
 	}
 	for name, steps := range map[string][]step{
-		"other content is refused":                      {take(1, 0, true), take(2, 0, false), take(1, 0, true)},
-		"a flight ends":                                 {take(1, 0, true), take(2, time.Minute, false), take(2, time.Minute+1, true), take(1, time.Minute+2, false)},
-		"each copy makes it longer":                     {take(1, 0, true), take(1, time.Minute, true), take(2, time.Minute+1, false), take(2, 2*time.Minute+1, true)},
-		"what was not sent is forgotten":                {take(1, 0, true), forget(1), take(2, 0, true)},
-		"a copy that was not sent does not end it":      {take(1, 0, true), take(1, 0, true), forget(1), take(2, 0, false), forget(1), take(2, 0, true)},
-		"an order of the flight before does not end it": {take(1, 0, true), take(2, time.Minute+1, true), forget(1), take(1, time.Minute+2, false)},
+		"other content is refused": {take(1, 0, true), take(2, 0, false), take(1, 0, true)},
+		"a flight ends": {take(1, 0, true), take(2, time.Minute, false),
+			take(2, time.Minute+1, true), take(1, time.Minute+2, false)},
+		"each copy makes it longer": {take(1, 0, true), take(1, time.Minute, true),
+			take(2, time.Minute+1, false), take(2, 2*time.Minute+1, true)},
+		"what was not sent is forgotten": {take(1, 0, true), forget(1), take(2, 0, true)},
+		"a copy that was not sent does not end it": {take(1, 0, true), take(1, 0, true), forget(1),
+			take(2, 0, false), forget(1), take(2, 0, true)},
+		"an order of the flight before does not end it": {take(1, 0, true), take(2, time.Minute+1, true), forget(1),
+			take(1, time.Minute+2, false)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := flights{lasts: time.Minute}
@@ -49,7 +53,8 @@ func TestAFlightIsForgottenOnlyWithItsLastOrder(t *testing.T) {
 
 func TestFlightsAreBounded(t *testing.T) {
 	f, now := flights{lasts: time.Minute}, time.Now()
-	first := query.Order{ID: pix.NewEndToEndID("10000001", now, random), Content: pix.Content{AmountCentavos: 1}.Digest()}
+	first := query.Order{ID: pix.NewEndToEndID("10000001", now, random),
+		Content: pix.Content{AmountCentavos: 1}.Digest()}
 	other := query.Order{ID: first.ID, Content: pix.Content{AmountCentavos: 2}.Digest()}
 	f.take(first, now)
 	for range 3 * flightsMax {

@@ -27,7 +27,8 @@ const logInterval = 5 * time.Second
 // why not. It closes seen after the first look. While broker or ledger is away, what was seen last counts.
 // Their own needs say so. While they do not belong together there is no writer; the log that comes then
 // has a new one.
-func (p *Publisher) WatchLog(ctx context.Context, client tigerbeetle.Client, t *telemetry.Telemetry, closes func(error), seen chan<- struct{}) {
+func (p *Publisher) WatchLog(ctx context.Context, client tigerbeetle.Client, t *telemetry.Telemetry, closes func(error),
+	seen chan<- struct{}) {
 	var watch origin.Watch
 	for first := true; ; first = false {
 		was := p.wrongLog.Load()
@@ -66,7 +67,8 @@ func (p *Publisher) WatchLog(ctx context.Context, client tigerbeetle.Client, t *
 			if why := p.wrongLog.Load(); why != nil {
 				closes(why)
 				if t.Health.Report(LogNeed, why) {
-					t.Log.Error("an acknowledgement tells of another log: nothing is taken until topics and ledger were compared", zap.Error(why))
+					t.Log.Error("an acknowledgement tells of another log: nothing is taken until topics and ledger were compared",
+						zap.Error(why))
 				}
 			}
 		case <-time.After(logInterval):
@@ -127,11 +129,13 @@ func (p *Publisher) Shut(why error) {
 
 func (p *Publisher) withoutTopics() *web.Problem {
 	if p.unconfirmed.Load() {
-		return &web.Problem{Type: web.Kind("acts-only"), Title: "Only acts are taken", Status: http.StatusServiceUnavailable, RetryAfter: logInterval,
+		return &web.Problem{Type: web.Kind("acts-only"), Title: "Only acts are taken",
+			Status: http.StatusServiceUnavailable, RetryAfter: logInterval,
 			Detail: "nothing was sent: " + origin.ErrUnconfirmed.Error()}
 	}
 	if why := p.topicsWrong.Load(); why != nil {
-		return &web.Problem{Type: web.Kind("topics-wrong"), Title: "Kafka's topics are not those of before", Status: http.StatusServiceUnavailable, RetryAfter: logInterval,
+		return &web.Problem{Type: web.Kind("topics-wrong"), Title: "Kafka's topics are not those of before",
+			Status: http.StatusServiceUnavailable, RetryAfter: logInterval,
 			Detail: "nothing was sent: " + *why}
 	}
 	return nil

@@ -39,7 +39,8 @@ func (p *Payment) sending(now time.Time) (*sending, *web.Problem) {
 	}
 	id, _ := pix.ParseEndToEndID(order.EndToEndId) // valid: the order is
 	content := pix.Content{Payer: p.Payer.Pix(), Payee: p.Payee.Pix(), AmountCentavos: p.AmountCentavos}
-	return &sending{Record: &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value, Timestamp: now},
+	return &sending{Record: &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value,
+		Timestamp: now},
 		Order: query.Order{ID: id, Content: content.Digest()}, newID: newID}, nil
 }
 
@@ -47,7 +48,8 @@ func (p *Payment) sending(now time.Time) (*sending, *web.Problem) {
 // acceptance time of a payment without them.
 func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
 	payer, payee := p.Payer.Pix(), p.Payee.Pix()
-	if problem := field.InvalidAccount(p.EndToEndID, "payer", p.Payer); problem != nil { // first: the id is made from it
+	// first: the id is made from it
+	if problem := field.InvalidAccount(p.EndToEndID, "payer", p.Payer); problem != nil {
 		return nil, problem
 	}
 	if p.EndToEndID == "" {
@@ -57,7 +59,8 @@ func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
 	if p.AcceptedAt != "" {
 		var err error
 		if accepted, err = time.Parse(time.RFC3339, p.AcceptedAt); err != nil {
-			return nil, field.Invalid(p.EndToEndID, "accepted_at", p.AcceptedAt, pix.ReasonBadAcceptance, "it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
+			return nil, field.Invalid(p.EndToEndID, "accepted_at", p.AcceptedAt, pix.ReasonBadAcceptance,
+				"it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
 		}
 	}
 	// The engine validates the order at the record's timestamp, which is now, and so comes to

@@ -54,12 +54,14 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) *web.Prob
 		return notPublished(body.ReturnID, err)
 	}
 	s.crash.Pass(afterAcknowledged)
-	return feed.Respond(s.feed, w, r, wait, s.feed.Return(pix.ReturnID(order.ID)).With(order.Content), AcceptedReturn{body.ReturnID, "accepted"})
+	return feed.Respond(s.feed, w, r, wait, s.feed.Return(pix.ReturnID(order.ID)).With(order.Content),
+		AcceptedReturn{body.ReturnID, "accepted"})
 }
 
 // compareReturn returns nil if the ledger shows that a customer of the caller received the payment,
 // and knows no other return with this id. The engine checks that again.
-func (s *Submissions) compareReturn(ctx context.Context, who access.Caller, order *sending, content pix.ReturnContent) *web.Problem {
+func (s *Submissions) compareReturn(ctx context.Context, who access.Caller, order *sending,
+	content pix.ReturnContent) *web.Problem {
 	if who.Holder == "" && order.newID { // nobody needs a key or certificate
 		return nil
 	}
@@ -90,17 +92,20 @@ func (o *ReturnOrder) sending(who access.Caller, now time.Time) (*sending, pix.R
 	if o.AcceptedAt != "" {
 		var err error
 		if accepted, err = time.Parse(time.RFC3339, o.AcceptedAt); err != nil {
-			return nil, none, field.Invalid(o.ReturnID, "accepted_at", o.AcceptedAt, pix.ReasonBadAcceptance, "it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
+			return nil, none, field.Invalid(o.ReturnID, "accepted_at", o.AcceptedAt, pix.ReasonBadAcceptance,
+				"it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
 		}
 	}
 	draft := pix.ReturnDraft{
-		ReturnID: o.ReturnID, OriginalEndToEndID: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos, ReasonCode: o.ReasonCode, AcceptedAtUnixMs: accepted.UnixMilli(),
+		ReturnID: o.ReturnID, OriginalEndToEndID: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos,
+		ReasonCode: o.ReasonCode, AcceptedAtUnixMs: accepted.UnixMilli(),
 	}
 	valid, err := draft.Validate(now)
 	if err != nil {
 		return nil, none, refusal("", err, map[string]any{
-			"return_id": o.ReturnID, "original_end_to_end_id": o.OriginalEndToEndID, "amount_centavos": o.AmountCentavos,
-			"reason_code": o.ReasonCode, "accepted_at": o.AcceptedAt,
+			"return_id": o.ReturnID, "original_end_to_end_id": o.OriginalEndToEndID,
+			"amount_centavos": o.AmountCentavos,
+			"reason_code":     o.ReasonCode, "accepted_at": o.AcceptedAt,
 		})
 	}
 	if o.AmountCentavos == 0 {
@@ -110,12 +115,15 @@ func (o *ReturnOrder) sending(who access.Caller, now time.Time) (*sending, pix.R
 		return nil, none, problem
 	}
 	value, err := (&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
-		ReturnId: o.ReturnID, OriginalEndToEndId: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos, ReasonCode: o.ReasonCode, AcceptedAtUnixMs: draft.AcceptedAtUnixMs,
+		ReturnId: o.ReturnID, OriginalEndToEndId: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos,
+		ReasonCode: o.ReasonCode, AcceptedAtUnixMs: draft.AcceptedAtUnixMs,
 	}}).MarshalVT()
 	if err != nil {
 		return nil, none, field.Invalid("", "", nil, pix.ReasonMalformed, err.Error())
 	}
 	// Keyed by the original, so that all returns of a payment meet in its partition.
-	return &sending{Record: &kgo.Record{Topic: stream.Payments, Key: []byte(o.OriginalEndToEndID), Value: value, Timestamp: now},
-		Order: query.Order{ID: pix.EndToEndID(valid.ID), Content: valid.Digest()}, newID: newID}, valid.ReturnContent, nil
+	return &sending{Record: &kgo.Record{Topic: stream.Payments, Key: []byte(o.OriginalEndToEndID), Value: value,
+			Timestamp: now},
+			Order: query.Order{ID: pix.EndToEndID(valid.ID), Content: valid.Digest()}, newID: newID},
+		valid.ReturnContent, nil
 }

@@ -16,10 +16,12 @@ func TestAParticipantGivesBackOnlyWhatItReceived(t *testing.T) {
 		return &ReturnOrder{OriginalEndToEndID: original.String(), AmountCentavos: 1, ReasonCode: "MD06"}
 	}
 	own := order()
-	if _, _, problem := own.sending(access.Caller{Holder: "10000002"}, now); problem != nil || !strings.HasPrefix(own.ReturnID, "D10000002") {
+	if _, _, problem := own.sending(access.Caller{Holder: "10000002"}, now); problem != nil ||
+		!strings.HasPrefix(own.ReturnID, "D10000002") {
 		t.Errorf("%s: %+v", own.ReturnID, problem)
 	}
-	for holder, allowed := range map[string]bool{"": true, "10000002": true, "10000001": false, keys.CentralBank: false} {
+	for holder, allowed := range map[string]bool{"": true, "10000002": true, "10000001": false,
+		keys.CentralBank: false} {
 		again := order()
 		again.ReturnID = own.ReturnID
 		_, _, problem := again.sending(access.Caller{Holder: holder}, now)

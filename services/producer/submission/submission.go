@@ -52,16 +52,18 @@ type Publisher struct {
 	now     func() time.Time
 	crash   *crash.Crash // nil but in tests
 
-	unconfirmed atomic.Bool                     // the ledger was built again, and its acts are not confirmed
-	wrongLog    atomic.Pointer[origin.Mismatch] // why nothing is sent; nil: the log is the ledger's, as far as it was seen
-	doubted     chan struct{}                   // wakes WatchLog
+	unconfirmed atomic.Bool // the ledger was built again, and its acts are not confirmed
+	// why nothing is sent; nil: the log is the ledger's, as far as it was seen
+	wrongLog atomic.Pointer[origin.Mismatch]
+	doubted  chan struct{} // wakes WatchLog
 
 	*places
 	topicsWrong atomic.Pointer[string] // nil: the topics are those of before
 }
 
 // NewPublisher does not wait for a broker.
-func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.Pools, gate *overload.Gate, t *telemetry.Telemetry) (*Publisher, error) {
+func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.Pools, gate *overload.Gate,
+	t *telemetry.Telemetry) (*Publisher, error) {
 	crash, err := parseCrash(config.CrashAt, on.Die)
 	if err != nil {
 		return nil, err
@@ -82,8 +84,10 @@ func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.P
 	if err != nil {
 		return nil, err
 	}
-	p := &Publisher{timeout: config.PublishTimeout, client: client, connect: connect, now: on.Now, crash: crash, gate: gate, flights: flights{lasts: config.FlightTimeMax},
-		permits: pools.Pool("payments in flight", "PAYMENTS_IN_FLIGHT_MAX", config.InFlightMax), doubted: make(chan struct{}, 1), places: placing}
+	p := &Publisher{timeout: config.PublishTimeout, client: client, connect: connect, now: on.Now, crash: crash,
+		gate: gate, flights: flights{lasts: config.FlightTimeMax},
+		permits: pools.Pool("payments in flight", "PAYMENTS_IN_FLIGHT_MAX", config.InFlightMax),
+		doubted: make(chan struct{}, 1), places: placing}
 	if err := p.renew(); err != nil {
 		client.Close()
 		return nil, err
@@ -190,13 +194,17 @@ func notPublished(id string, err error) *web.Problem {
 	if errors.Is(err, kgo.ErrMaxBuffered) {
 		return tooManyInFlight(id)
 	}
-	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
-		Detail:     fmt.Sprintf("it is not certain that Kafka has stored the payment (%v): send the same again with this end_to_end_id, which is safe, or ask for its status", err),
+	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable,
+		RetryAfter: time.Second,
+		Detail: fmt.Sprintf(
+			"it is not certain that Kafka has stored the payment (%v): send the same again with this end_to_end_id, which is safe, or ask for its status",
+			err),
 		EndToEndID: id}
 }
 
 func tooManyInFlight(id string) *web.Problem {
-	return &web.Problem{Type: web.Kind("busy"), Title: "Too many payments in flight", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+	return &web.Problem{Type: web.Kind("busy"), Title: "Too many payments in flight",
+		Status: http.StatusTooManyRequests, RetryAfter: time.Second,
 		Detail:     "nothing was sent: send the payment again, with this end_to_end_id, after a pause",
 		EndToEndID: id}
 }
@@ -210,8 +218,10 @@ type Submissions struct {
 }
 
 // New registers the metrics. A line of a batch has at most lineMax bytes.
-func New(publisher *Publisher, batch BatchConfig, lineMax int, ledger *query.Ledger, feed *feed.Feed, pools *web.Pools, registry prometheus.Registerer) *Submissions {
-	return &Submissions{Publisher: publisher, batches: newBatches(batch, lineMax, pools, registry), ledger: ledger, feed: feed}
+func New(publisher *Publisher, batch BatchConfig, lineMax int, ledger *query.Ledger, feed *feed.Feed, pools *web.Pools,
+	registry prometheus.Registerer) *Submissions {
+	return &Submissions{Publisher: publisher, batches: newBatches(batch, lineMax, pools, registry),
+		ledger: ledger, feed: feed}
 }
 
 // receive admits a request, and reads how long its caller waits for the outcome, and its body.
@@ -256,7 +266,8 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) *web.Problem {
 		return notPublished(body.EndToEndID, err)
 	}
 	s.crash.Pass(afterAcknowledged)
-	return feed.Respond(s.feed, w, r, wait, s.feed.Payment(payment.ID).With(payment.Content), Accepted{body.EndToEndID, "accepted"})
+	return feed.Respond(s.feed, w, r, wait, s.feed.Payment(payment.ID).With(payment.Content),
+		Accepted{body.EndToEndID, "accepted"})
 }
 
 // leaves returns nil if the caller may send the payment, and it may leave the payer's account. Only

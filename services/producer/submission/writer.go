@@ -19,8 +19,9 @@ import (
 // new producer id.
 type writer struct {
 	client *kgo.Client
-	log    uint32                          // its number in the ledger; 0: WatchLog has not seen it yet. Only WatchLog uses it
-	ends   atomic.Pointer[map[int32]int64] // of the partitions, when WatchLog last saw that the log is the ledger's
+	// its number in the ledger; 0: WatchLog has not seen it yet. Only WatchLog uses it
+	log  uint32
+	ends atomic.Pointer[map[int32]int64] // of the partitions, when WatchLog last saw that the log is the ledger's
 
 	mu    sync.Mutex
 	acked map[int32]int64 // the offset after the last acknowledged one
@@ -52,7 +53,8 @@ func (p *Publisher) renew() error {
 func (p *Publisher) stored(w *writer, before *map[int32]int64, record *kgo.Record, err error) error {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicID):
-		return p.doubt(origin.Mismatched(0, "the broker does not know the id that %s had when this producer first wrote to it", stream.Payments))
+		return p.doubt(origin.Mismatched(0,
+			"the broker does not know the id that %s had when this producer first wrote to it", stream.Payments))
 	case err != nil:
 		return err
 	}
@@ -61,7 +63,9 @@ func (p *Publisher) stored(w *writer, before *map[int32]int64, record *kgo.Recor
 	w.acked[record.Partition] = max(least, record.Offset+1)
 	w.mu.Unlock()
 	if record.Offset < least {
-		return p.doubt(origin.Mismatched(0, "partition %d of %s acknowledged offset %d, and its log had reached %d before", record.Partition, stream.Payments, record.Offset, least))
+		return p.doubt(origin.Mismatched(0,
+			"partition %d of %s acknowledged offset %d, and its log had reached %d before", record.Partition,
+			stream.Payments, record.Offset, least))
 	}
 	if wrong := p.wrongLog.Load(); wrong != nil {
 		return wrong
@@ -104,7 +108,9 @@ func (w *writer) shrunk(reached map[int32]int64, found origin.Found) error {
 	}
 	for partition, end := range reached {
 		if now := found.Bounds[partition].End; now < end { // 0: the partition is gone
-			return origin.Mismatched(w.log, "partition %d of %s ends at offset %d, and had reached %d: acknowledged records are gone", partition, stream.Payments, now, end)
+			return origin.Mismatched(w.log,
+				"partition %d of %s ends at offset %d, and had reached %d: acknowledged records are gone", partition,
+				stream.Payments, now, end)
 		}
 	}
 	return nil

@@ -113,9 +113,11 @@ func (c *Client) Acts(ctx context.Context, ispb, cursor string) iter.Seq2[ActPag
 			if ispb != "" {
 				ask.operation, ask.values = opParticipantActs, []string{ispb}
 			}
+
 			if cursor != "" {
 				ask.query.Set("cursor", cursor)
 			}
+
 			page, err := get[ActPage](ctx, c, ask)
 			if !yield(page, err) || err != nil || page.NextCursor == cursor {
 				return

@@ -36,6 +36,7 @@ type BatchResult struct {
 func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResult, error) {
 	results, open := make([]BatchResult, len(payments)), make([]bool, len(payments))
 	var pending []int
+
 	for i := range payments {
 		if payments[i].EndToEndID == "" {
 			if payments[i].EndToEndID, results[i].Err = NewEndToEndID(payments[i].Payer); results[i].Err != nil {
@@ -45,6 +46,7 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 		results[i].EndToEndID = payments[i].EndToEndID
 		pending = append(pending, i)
 	}
+
 	retries := c.retries()
 	for tries := 0; len(pending) > 0; tries++ {
 		answers, unsent, err := c.batchOnce(ctx, payments, pending)
@@ -53,6 +55,7 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 		}
 		var again []int
 		var why error // of the retry
+
 		for at, i := range pending {
 			switch {
 			case at < len(answers) && answers[at].Problem == nil:
@@ -69,6 +72,7 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 				again = append(again, i)
 				continue
 			}
+
 			if !TryAgain(results[i].Err) {
 				open[i] = open[i] && !OtherContent(results[i].Err)
 				continue
@@ -77,20 +81,24 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 			again, why = append(again, i), results[i].Err
 		}
 		pending = again
+
 		if why != nil && !retries.pause(ctx, why) || ctx.Err() != nil {
 			break
 		}
 	}
+
 	for _, i := range pending {
 		if results[i].Err == nil { // never sent: there was no time
 			results[i].Err = &Unanswered{errors.New("not sent: the time for retries was over")}
 		}
 	}
+
 	for i := range results {
 		if open[i] { // also if a later try was denied: an earlier one may have been accepted
 			results[i].Err = &UnknownFate{results[i].EndToEndID, results[i].Err}
 		}
 	}
+
 	return results, nil
 }
 
@@ -99,6 +107,7 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 func (c *Client) batchOnce(ctx context.Context, payments []Payment,
 	which []int) (answers []batchLine, unsent int, err error) {
 	var lines bytes.Buffer
+
 	encoder := json.NewEncoder(&lines)
 	for _, i := range which {
 		if err := encoder.Encode(payments[i]); err != nil {
@@ -110,21 +119,25 @@ func (c *Client) batchOnce(ctx context.Context, payments []Payment,
 	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no response within %v", c.Timeout)) })
 	defer silence.Stop()
 	header := map[string]string{"Content-Type": "application/x-ndjson"}
+
 	body, err := c.open(ctx, call{operation: opPayBatch, body: &lines, header: header})
 	if err != nil {
 		return nil, len(which), err
 	}
 	defer body.Close()
 	decoder := json.NewDecoder(io.LimitReader(body, answerBytesMax))
+
 	for len(answers) < len(which) {
 		var line batchLine
 		if err := decoder.Decode(&line); err != nil {
 			if errors.Is(err, io.EOF) && len(answers) > 0 { // a complete response: what it does not name was not sent
 				return answers, len(answers), nil
 			}
+
 			return answers, len(which), unanswered(ctx, err)
 		}
 		silence.Reset(c.Timeout)
+
 		if at := len(answers); line.Line != at+1 || line.Problem == nil &&
 			line.EndToEndID != payments[which[at]].EndToEndID {
 			return answers, len(which),
@@ -133,5 +146,6 @@ func (c *Client) batchOnce(ctx context.Context, payments []Payment,
 		}
 		answers = append(answers, line)
 	}
+
 	return answers, len(which), nil
 }

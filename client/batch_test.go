@@ -18,6 +18,7 @@ func batchOf(n int) (payments []Payment) {
 			Payment{Payer: Account{"10000001", "0001", "1"}, Payee: Account{"10000002", "0001", "1"},
 				AmountCentavos: int64(i + 1)})
 	}
+
 	return payments
 }
 
@@ -31,6 +32,7 @@ func sent(t *testing.T, r *http.Request) (payments []Payment) {
 		}
 		payments = append(payments, p)
 	}
+
 	return payments
 }
 
@@ -44,6 +46,7 @@ func TestABatchIsSentUntilEachPaymentIsAnswered(t *testing.T) {
 		fmt.Fprintf(w, `{"line":%d,"problem":{"title":"No","status":%d,"detail":"…"}}`+"\n", line, status)
 	}
 	type tries = []func(w http.ResponseWriter, r *http.Request, payments []Payment)
+
 	all := func(w http.ResponseWriter, _ *http.Request, payments []Payment) {
 		for i, p := range payments {
 			accept(w, i+1, p.EndToEndID)
@@ -115,6 +118,7 @@ func TestABatchIsSentUntilEachPaymentIsAnswered(t *testing.T) {
 					}
 					ids[p.AmountCentavos] = p.EndToEndID
 				}
+
 				sends = append(sends, fmt.Sprint(len(payments)))
 				if r.URL.Path != "/v1/payments:batch" || r.Header.Get("Authorization") != "Bearer secret" ||
 					len(sends) > len(c.tries) {
@@ -124,11 +128,13 @@ func TestABatchIsSentUntilEachPaymentIsAnswered(t *testing.T) {
 				c.tries[len(sends)-1](w, r, payments)
 			})
 			payments := batchOf(3)
+
 			results, err := client.PayBatch(t.Context(), payments)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
+
 			for i, result := range results {
 				word := "refused"
 				if result.Err == nil {
@@ -137,10 +143,12 @@ func TestABatchIsSentUntilEachPaymentIsAnswered(t *testing.T) {
 					word = "unknown"
 				}
 				got = append(got, word)
+
 				if result.EndToEndID != payments[i].EndToEndID || result.EndToEndID != ids[int64(i+1)] {
 					t.Errorf("payment %d is %s, and was sent as %s", i, result.EndToEndID, ids[int64(i+1)])
 				}
 			}
+
 			if strings.Join(got, " ") != c.want || strings.Join(sends, " ") != c.sends {
 				t.Errorf("%v in requests of %v, want %s in %s", got, sends, c.want, c.sends)
 			}
@@ -155,6 +163,7 @@ func TestABatchThatIsRefusedAsAWhole(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, `{"title":"Unknown caller","status":401,"detail":"no key"}`)
 	})
+
 	problem := new(Problem)
 	if results, err := c.PayBatch(t.Context(), batchOf(2)); results != nil || !errors.As(err, &problem) ||
 		problem.Status != 401 || asked != 1 {
@@ -169,10 +178,12 @@ func TestABatchThatNobodyAnswersIsUnknown(t *testing.T) {
 	}
 	c.RetryFor = time.Millisecond
 	payments := append(batchOf(1), Payment{Payer: Account{"1", "2", "3"}})
+
 	results, err := c.PayBatch(t.Context(), payments)
 	if err != nil || len(results) != 2 || !errors.As(results[0].Err, new(*UnknownFate)) {
 		t.Fatalf("%v %v", results, err)
 	}
+
 	if results[1].Err == nil || TryAgain(results[1].Err) || errors.As(results[1].Err, new(*UnknownFate)) {
 		t.Errorf("a payer that is none: %v", results[1].Err)
 	}
@@ -191,10 +202,12 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	plain, err := New(DefaultURL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		client *Client
 		files  Certificates
@@ -211,6 +224,7 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.files, err, c.says)
 		}
 	}
+
 	if err := plain.UseCertificates(Certificates{}); err != nil {
 		t.Error(err)
 	}

@@ -23,6 +23,7 @@ func (e *UnknownFate) Error() string {
 		return fmt.Sprintf("%v\nBut an earlier try may have been taken, so the fate of %s is unknown: send the same again with this id, which is safe, or read its status",
 			e.Err, e.EndToEndID)
 	}
+
 	return fmt.Sprintf("%v\nThe fate of %s is unknown: send the same again with this id, which is safe, or read its status",
 		e.Err, e.EndToEndID)
 }
@@ -34,6 +35,7 @@ func NewEndToEndID(payer Account) (string, error) {
 	if _, err := ParseAccount(payer.String()); err != nil { // the id holds the ISPB
 		return "", fmt.Errorf("payer: %w", err)
 	}
+
 	return newID("E", payer.ISPB), nil
 }
 
@@ -51,6 +53,7 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 	}
 	id := payment.EndToEndID
 	unknown := PaymentState{EndToEndID: id, Status: Unknown}
+
 	return send(ctx, c, call{operation: opPay, body: payment}, opPaymentEvents, id, wait, unknown, payment.Is)
 }
 
@@ -61,10 +64,12 @@ func send[S outcome](
 	is func(S) bool,
 ) (S, error) {
 	until := time.Now().Add(wait)
+
 	var accepted S
 	if err := c.submit(ctx, post.held(wait), id, &accepted); err != nil {
 		return unknown, err
 	}
+
 	state, err := awaitEnd(ctx, c, events, id, accepted, until)
 	if err != nil || accepted.Final() || !state.Final() || is(state) {
 		return state, err
@@ -77,6 +82,7 @@ func send[S outcome](
 	} else if err != nil {
 		return accepted, fmt.Errorf("%s was accepted, but its outcome was not seen: %w", id, err)
 	}
+
 	return state, nil
 }
 
@@ -86,6 +92,7 @@ func (c call) held(wait time.Duration) call {
 		c.longer = wait
 		c.header = map[string]string{"Prefer": fmt.Sprintf("wait=%d", wait/time.Second)}
 	}
+
 	return c
 }
 
@@ -98,13 +105,16 @@ func awaitEnd[S outcome](
 	}
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
+
 	seen, err := followStates[S](waiting, c, call{operation: events, values: []string{id}}, nil)
 	if seen.reached() != "" {
 		state = seen
 	}
+
 	if err == nil || !time.Now().Before(until) && ctx.Err() == nil { // only the wait is over
 		return state, nil
 	}
+
 	return state, fmt.Errorf("%s was accepted, but its outcome was not seen: %w", id, err)
 }
 
@@ -123,6 +133,7 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 			err = fmt.Errorf("payment %s was refused before money was held: there is nothing to give back",
 				order.OriginalEndToEndID)
 		}
+
 		if err != nil {
 			return ReturnState{}, err
 		}
@@ -130,6 +141,7 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 	}
 	id := order.ReturnID
 	unknown := ReturnState{ReturnID: id, Status: Unknown}
+
 	return send(ctx, c, call{operation: opGiveBack, body: order}, opReturnEvents, id, wait, unknown, order.Is)
 }
 
@@ -179,17 +191,20 @@ func pages[V any](limit int, ask func(url.Values) ([]V, string, error)) iter.Seq
 		if limit > 0 {
 			query.Set("limit", strconv.Itoa(limit))
 		}
+
 		for {
 			values, next, err := ask(query)
 			if err != nil {
 				yield(*new(V), err)
 				return
 			}
+
 			for _, value := range values {
 				if !yield(value, nil) {
 					return
 				}
 			}
+
 			if next == "" {
 				return
 			}

@@ -23,13 +23,16 @@ func (c *Client) UseCertificates(files Certificates) error {
 	if files == (Certificates{}) {
 		return nil
 	}
+
 	if c.base.Scheme != "https" {
 		return fmt.Errorf("the address of the API is %q: certificates need one that begins with https", c.base)
 	}
+
 	if (files.Cert == "") != (files.Key == "") {
 		return fmt.Errorf("the certificate is %q and its private key %q: give both or none", files.Cert, files.Key)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
+
 	if files.Cert != "" {
 		own, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 		if err != nil {
@@ -37,17 +40,20 @@ func (c *Client) UseCertificates(files Certificates) error {
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
+
 	if files.CA != "" {
 		authorities, err := os.ReadFile(files.CA)
 		if err != nil {
 			return fmt.Errorf("cannot read the authorities: %w", err)
 		}
+
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(authorities) {
 			return fmt.Errorf("%s holds no certificate in PEM", files.CA)
 		}
 	}
 	c.http.Transport.(*http.Transport).TLSClientConfig = config
+
 	return nil
 }
 

@@ -60,6 +60,7 @@ func New(address, key string) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	// there is one host; two would close the connections of whoever asks more at once
 	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
+
 	return &Client{Timeout: 10 * time.Second, RetryFor: 30 * time.Second, silence: silenceMax, base: base, key: key,
 		http: &http.Client{
 			Transport: transport,
@@ -75,10 +76,12 @@ func ReadKey(path string) (string, error) {
 		return "", fmt.Errorf("cannot read the key: %w", err)
 	}
 	defer file.Close()
+
 	text, err := io.ReadAll(io.LimitReader(file, keyBytesMax+1))
 	if err != nil {
 		return "", fmt.Errorf("cannot read the key: %w", err)
 	}
+
 	key := strings.TrimSpace(string(text))
 	if key == "" || len(text) > keyBytesMax || strings.ContainsFunc(key, func(c rune) bool {
 		return c <= ' ' || c > '~'
@@ -87,6 +90,7 @@ func ReadKey(path string) (string, error) {
 		return "", fmt.Errorf("%s must hold a key and nothing else: one line of at most %d visible characters", path,
 			keyBytesMax)
 	}
+
 	return key, nil
 }
 
@@ -132,10 +136,12 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 		open, end := strings.IndexByte(path, '{'), strings.IndexByte(path, '}')
 		path = path[:open] + url.PathEscape(value) + path[end+1:]
 	}
+
 	address := strings.TrimSuffix(c.base.String(), "/") + path
 	if len(call.query) > 0 {
 		address += "?" + call.query.Encode()
 	}
+
 	body, ready := call.body.(io.Reader)
 	if call.body != nil && !ready {
 		text, err := json.Marshal(call.body)
@@ -144,19 +150,24 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 		}
 		body = bytes.NewReader(text)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, call.method, address, body)
 	if err != nil {
 		return nil, err
 	}
+
 	if call.body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
+
 	if c.key != "" {
 		request.Header.Set("Authorization", "Bearer "+c.key)
 	}
+
 	for name, value := range call.header {
 		request.Header.Set(name, value)
 	}
+
 	return request, nil
 }
 
@@ -165,29 +176,36 @@ func (c *Client) once(ctx context.Context, call call, into any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+call.longer,
 		fmt.Errorf("no response within %v", c.Timeout+call.longer))
 	defer cancel()
+
 	request, err := c.request(ctx, call)
 	if err != nil {
 		return err
 	}
+
 	response, err := c.http.Do(request)
 	if err != nil {
 		return unanswered(ctx, err)
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(io.LimitReader(response.Body, answerBytesMax+1))
 	if err != nil {
 		return unanswered(ctx, err)
 	}
+
 	if response.StatusCode/100 != 2 {
 		return problemOf(response, text)
 	}
+
 	if len(text) > answerBytesMax {
 		return fmt.Errorf("%s responded with more than %d bytes: ask for less", call.path, answerBytesMax)
 	}
+
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the response of %s is not from the API (%w): is %s Liquida's address?", call.path,
 			err, c.base)
 	}
+
 	return nil
 }
 
@@ -200,10 +218,12 @@ func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err e
 		if err = c.once(ctx, call, into); err == nil {
 			return false, nil
 		}
+
 		if OtherContent(err) || burnt(err) {
 			return false, err // nor was an earlier try
 		}
 		again := TryAgain(err)
+
 		open = open || again && !nothingDone(err)
 		if !again || !retries.pause(ctx, err) {
 			return open, err
@@ -223,6 +243,7 @@ func (c *Client) submit(ctx context.Context, call call, id string, into any) err
 	if open {
 		err = &UnknownFate{id, err}
 	}
+
 	return err
 }
 
@@ -241,16 +262,20 @@ func (c *Client) retries() *retries {
 // returns false when no time is left.
 func (r *retries) pause(ctx context.Context, err error) bool {
 	pause := r.next/2 + rand.N(r.next) // random, so that many clients do not return at once
+
 	r.next = min(2*r.next, 5*time.Second)
 	if asked := problemIn(err).RetryAfter; asked > 0 {
 		pause = min(asked, retryAfterMax)
 	}
+
 	if time.Now().Add(pause).After(r.until) {
 		return false
 	}
+
 	if r.onRetry != nil {
 		r.onRetry(err, time.Until(r.until))
 	}
+
 	select {
 	case <-time.After(pause):
 		return true
@@ -269,9 +294,11 @@ func unanswered(ctx context.Context, err error) error {
 	if notTrusted(err) {
 		return err // the server has read no request
 	}
+
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
+
 	return &Unanswered{err}
 }
 
@@ -295,15 +322,19 @@ func (p *Problem) Error() string {
 	if len(p.Value) > 0 {
 		text += "\n  value: " + string(p.Value)
 	}
+
 	if p.Rule != "" {
 		text += "\n  rule: " + p.Rule
 	}
+
 	if p.Code != "" {
 		text += "\n  code: " + p.Code
 	}
+
 	if p.RequestID != "" {
 		text += "\n  request: " + p.RequestID
 	}
+
 	return text
 }
 
@@ -314,10 +345,12 @@ func problemOf(response *http.Response, text []byte) error {
 		problem = &Problem{Title: http.StatusText(response.StatusCode),
 			Detail: fmt.Sprintf("the response is not a problem document: %.200q", text)}
 	}
+
 	problem.Status = response.StatusCode
 	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 31); err == nil {
 		problem.RetryAfter = time.Duration(seconds) * time.Second
 	}
+
 	return problem
 }
 
@@ -326,6 +359,7 @@ func problemIn(err error) Problem {
 	if problem, is := errors.AsType[*Problem](err); is {
 		return *problem
 	}
+
 	return Problem{}
 }
 
@@ -339,6 +373,7 @@ func TryAgain(err error) bool {
 	case problem.Type == "urn:liquida:problem:broken-law" || problem.Status == http.StatusHTTPVersionNotSupported:
 		return false
 	}
+
 	return problem.Status == http.StatusTooManyRequests || problem.Status >= 500
 }
 
@@ -354,6 +389,7 @@ func nothingDone(err error) bool {
 	problem := problemIn(err)
 	ours := strings.HasPrefix(problem.Type, "urn:liquida:problem:") &&
 		problem.Type != "urn:liquida:problem:unknown-fate"
+
 	return problem.Status == http.StatusTooManyRequests || ours && problem.Status == http.StatusServiceUnavailable &&
 		problem.EndToEndID == ""
 }

@@ -26,11 +26,13 @@ func at(t *testing.T, key string, answer http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
+
 	c, err := New(server.URL+"/", key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.RetryFor = time.Minute
+
 	return c
 }
 
@@ -39,6 +41,7 @@ func TestTheKeyIsSentAndNotFollowedAway(t *testing.T) {
 	if err := os.WriteFile(path, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	key, err := ReadKey(path)
 	if err != nil || key != "secret" {
 		t.Fatal(key, err)
@@ -46,19 +49,23 @@ func TestTheKeyIsSentAndNotFollowedAway(t *testing.T) {
 	asked := 0
 	c := at(t, key, func(w http.ResponseWriter, r *http.Request) {
 		asked++
+
 		if r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/v1/participants/10000001" {
 			t.Errorf("%s %v", r.URL, r.Header)
 		}
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	})
+
 	_, err = c.Participant(t.Context(), "10000001")
 	if problem := new(Problem); !errors.As(err, &problem) || problem.Status != 307 || TryAgain(err) || asked != 1 {
 		t.Errorf("asked %d times, %v", asked, err)
 	}
+
 	for _, wrong := range []string{"", "\n", "two words", "two\nlines", strings.Repeat("k", 5000)} {
 		if err := os.WriteFile(path, []byte(wrong), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := ReadKey(path); err == nil || strings.Contains(err.Error(), "two") {
 			t.Errorf("%.20q: %v", wrong, err)
 		}
@@ -69,6 +76,7 @@ func TestTheSamePaymentIsSentUntilItIsAcknowledged(t *testing.T) {
 	var bodies []string
 	c := at(t, "", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+
 		bodies = append(bodies, string(body))
 		switch len(bodies) {
 		case 1: // no answer at all
@@ -85,6 +93,7 @@ func TestTheSamePaymentIsSentUntilItIsAcknowledged(t *testing.T) {
 		}
 	})
 	payer := Account{"10000001", "0001", "1"}
+
 	state, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, 0)
 	if err != nil || state.Status != Accepted || len(bodies) != 4 || len(slices.Compact(bodies)) != 1 ||
 		!strings.Contains(bodies[0], `"end_to_end_id":"E10000001`) {
@@ -92,6 +101,7 @@ func TestTheSamePaymentIsSentUntilItIsAcknowledged(t *testing.T) {
 	}
 	c.RetryFor = 0
 	bodies = nil
+
 	_, err = c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, 0)
 	if unknown := new(UnknownFate); !errors.As(err, &unknown) || len(bodies) != 1 ||
 		!strings.Contains(bodies[0], unknown.EndToEndID) || !TryAgain(err) {
@@ -106,6 +116,7 @@ func TestBusyIsNotUnknown(t *testing.T) {
 	})
 	c.RetryFor = time.Second
 	payer := Account{"10000001", "0001", "1"}
+
 	_, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, 0)
 	if errors.As(err, new(*UnknownFate)) || !TryAgain(err) {
 		t.Error(err)
@@ -122,6 +133,7 @@ func TestAnOutcomeNotSeenIsTold(t *testing.T) {
 		http.Error(w, "", http.StatusForbidden)
 	})
 	payer := Account{"10000001", "0001", "1"}
+
 	state, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, time.Minute)
 	if state.Status != Accepted || err == nil ||
 		!strings.Contains(err.Error(), "was accepted, but its outcome was not seen") {
@@ -138,6 +150,7 @@ func TestAReturnIsWaitedForAndThenFollowed(t *testing.T) {
 			fmt.Fprintf(w, `{"return_id": %q, "status": "rejected", "reason_code": "AM09"}`, id)
 			return
 		}
+
 		if r.Method == "POST" {
 			w.WriteHeader(http.StatusAccepted)
 			fmt.Fprintf(w, `{"return_id": %q, "status": "accepted"}`, id)
@@ -146,6 +159,7 @@ func TestAReturnIsWaitedForAndThenFollowed(t *testing.T) {
 		fmt.Fprintf(w, "event: state\ndata: {\"return_id\": %q, \"status\": \"reserved\"}\n\nevent: state\ndata: {\"return_id\": %q, \"status\": \"rejected\", \"reason_code\": \"AM09\"}\n\n",
 			id, id)
 	})
+
 	state, err := c.GiveBack(t.Context(),
 		ReturnOrder{ReturnID: id, OriginalEndToEndID: original, AmountCentavos: 1, ReasonCode: "MD06"}, time.Minute)
 	if err != nil || state.ReturnID != id || !state.Final() || state.ReasonCode != "AM09" {
@@ -166,6 +180,7 @@ func TestEventsAreRead(t *testing.T) {
 		": alive\n\n\n":                                               "",
 	} {
 		got := ""
+
 		err := readEvents(bufio.NewScanner(strings.NewReader(text)), func(e event) (bool, error) {
 			got += fmt.Sprintf("{%s %s %s} ", e.id, e.name, e.data)
 			return false, nil
@@ -187,10 +202,12 @@ func TestAStreamGoesOnWhereItBroke(t *testing.T) {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		fmt.Fprint(w, `{"title": "Invalid value", "detail": "from: no", "value": "2"}`)
 	})
+
 	err := c.Settlements(t.Context(), "10000001", "start", func(s Settlement, position string) (bool, error) {
 		if s.EndToEndID != "E"+position {
 			t.Errorf("%+v at %s", s, position)
 		}
+
 		return false, nil
 	})
 	if problem := new(Problem); !errors.As(err, &problem) || problem.Status != 422 ||
@@ -222,8 +239,10 @@ func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return string(text)
 	}
+
 	refused := `{"end_to_end_id": "` + sent.EndToEndID + `", "status": "rejected", "reason_code": "AM04"}`
 	for _, c := range []struct {
 		name, event string // what is followed says
@@ -255,6 +274,7 @@ func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
 			}
 		})
 		api.RetryFor = 0
+
 		got, err := api.Pay(t.Context(), sent, time.Minute)
 		if got.Status != c.status || OtherContent(err) != c.conflict || (err != nil) != (c.conflict || c.code == 503) ||
 			(posts == 1) != (c.code == 0) {
@@ -271,6 +291,7 @@ func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
 			w.WriteHeader(http.StatusConflict)
 			fmt.Fprint(w, strings.Replace(conflict, `other-content"`, kind+`"`, 1))
 		})
+
 		_, err := api.Pay(t.Context(), sent, 0)
 		if errors.As(err, new(*UnknownFate)) != (kind == "other-content-sent") || err == nil {
 			t.Errorf("%s: %v", kind, err)
@@ -304,6 +325,7 @@ func TestAnActWhoseIDTheLedgerRefusesIsNotUnknown(t *testing.T) {
 		api.RetryFor = 900 * time.Millisecond
 		_, err := api.ActOnAccount(t.Context(), Account{"10000001", "0001", "1"}, "one",
 			AccountAct{Act: Withdraw, AmountCentavos: 1})
+
 		again := c.status == http.StatusTooManyRequests
 		if err == nil || tries < 2 || tries > 2 && !again || errors.As(err, new(*UnknownFate)) != c.unknown ||
 			strings.Contains(err.Error(), "But an earlier try") != again {
@@ -336,6 +358,7 @@ func TestAFateIsOpenOnlyIfSomethingMayHaveBeenDone(t *testing.T) {
 			}
 		}
 		account := Account{ISPB: "10000001", Branch: "0001", Number: "1"}
+
 		_, err := c.Pay(t.Context(), Payment{Payer: account, Payee: account, AmountCentavos: 1}, 0)
 		if errors.As(err, new(*UnknownFate)) != open || !TryAgain(err) || told != tries-1 {
 			t.Errorf("%s: %v after %d tries, %d retries told", body, err, tries, told)
@@ -360,18 +383,22 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 	server.Start()
 	t.Cleanup(server.Close)
+
 	c, err := New(server.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 3 {
 		arrived.Add(together)
+
 		var done sync.WaitGroup
 		for range together {
 			done.Go(func() { _, _ = c.Issuance(t.Context()) })
 		}
 		done.Wait()
 	}
+
 	if n := opened.Load(); n > 2*together { // one that was just answered may not be back yet
 		t.Errorf("3 times %d requests opened %d connections; want %d", together, n, together)
 	}

@@ -26,6 +26,7 @@ func (c *Client) CopyDay(ctx context.Context, day Day, to io.Writer) error {
 	if day.Until != "" {
 		query.Set("until", day.Until)
 	}
+
 	retries := c.retries()
 	for {
 		began, err := c.copyOnce(ctx,
@@ -57,6 +58,7 @@ func (c *Client) copyOnce(ctx context.Context, call call, to io.Writer) (began b
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
 		silence.Reset(c.silence)
 	}})
+
 	body, err := c.open(ctx, call)
 	if err != nil {
 		return false, err
@@ -64,21 +66,26 @@ func (c *Client) copyOnce(ctx context.Context, call call, to io.Writer) (began b
 	defer body.Close()
 	part := make([]byte, 64<<10)
 	var end []byte
+
 	for {
 		silence.Reset(c.silence)
 		n, readErr := body.Read(part)
 		silence.Stop() // the caller may take time
+
 		if _, err := to.Write(part[:n]); err != nil {
 			return true, err
 		}
 		end = append(end, part[:n]...)
+
 		end = append(end[:0], end[max(0, len(end)-dayEndBytesMax):]...)
 		if readErr == io.EOF && !dayEnds[call.query.Get("format")].Match(end) {
 			return true, &Unanswered{fmt.Errorf("the statement broke off, or it is none: it ends with %.100q", end)}
 		}
+
 		if readErr == io.EOF {
 			return true, nil
 		}
+
 		if readErr != nil {
 			return true, &Unanswered{fmt.Errorf("the statement broke off: %w", unanswered(ctx, readErr))}
 		}

@@ -13,6 +13,7 @@ import (
 func TestAStatementIsWholeOrAnError(t *testing.T) {
 	asked := 0
 	flush := func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
+
 	problem := func(w http.ResponseWriter, status int, kind string) {
 		w.WriteHeader(status)
 		fmt.Fprintf(w, `{"type": "urn:liquida:problem:%s", "title": "No", "detail": "no", "status": %d}`, kind, status)
@@ -61,8 +62,10 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked = 0
+
 			api := at(t, "", func(w http.ResponseWriter, r *http.Request) {
 				asked++
+
 				if want := "/v1/participants/10000001/statements/2026-01-02?format=csv&until=2026-01-02T12%3A00%3A00Z"; r.URL.String() != want {
 					t.Errorf("asked for %s, want %s", r.URL, want)
 				}
@@ -72,6 +75,7 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 				api.silence = 3 * time.Second
 			}
 			var text bytes.Buffer
+
 			err := api.CopyDay(t.Context(),
 				Day{Participant: "10000001", Day: "2026-01-02", Until: "2026-01-02T12:00:00Z", Format: "csv"}, &text)
 			if (err == nil) != c.whole || TryAgain(err) != c.again || Unfinished(err) != c.not ||
@@ -79,6 +83,7 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 				t.Errorf("%v, retry %v, unfinished %v, %q, asked %d times", err, TryAgain(err), Unfinished(err),
 					text.String(), asked)
 			}
+
 			if c.again && !strings.Contains(err.Error(), "broke off") {
 				t.Error(err)
 			}
@@ -92,6 +97,7 @@ func TestAStatementMayBeginLate(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		fmt.Fprint(w, "closing,\n")
 	})
+
 	api.Timeout = time.Second
 	if err := api.CopyDay(t.Context(), Day{Participant: "10000001", Day: "2026-01-02", Format: "csv"},
 		new(bytes.Buffer)); err != nil {

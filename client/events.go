@@ -50,18 +50,22 @@ func followStates[S outcome](ctx context.Context, c *Client, events call, each f
 			if len(e.data) == 0 {
 				return false, nil
 			}
+
 			var state S
 			if err := json.Unmarshal(e.data, &state); err != nil {
 				return false, fmt.Errorf("event %q: %w", e.name, err)
 			}
+
 			if state.reached() != last.reached() {
 				last = state
 				if each != nil {
 					each(state)
 				}
 			}
+
 			return state.Final(), nil
 		})
+
 	return last, err
 }
 
@@ -80,13 +84,16 @@ func (c *Client) Settlements(ctx context.Context, participant, from string,
 		if e.id != "" {
 			from = e.id // after a break the stream continues here
 		}
+
 		if len(e.data) == 0 {
 			return false, nil
 		}
+
 		var s Settlement
 		if err := json.Unmarshal(e.data, &s); err != nil {
 			return false, fmt.Errorf("event %q: %w", e.id, err)
 		}
+
 		return each(s, e.id)
 	})
 }
@@ -108,6 +115,7 @@ func (c *Client) stream(ctx context.Context, next func() call, take func(event) 
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+
 			return err
 		}
 	}
@@ -119,15 +127,18 @@ func (c *Client) open(ctx context.Context, call call) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, unanswered(ctx, err)
 	}
+
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(response.Body, eventBytesMax)) // a part is enough
 		return nil, problemOf(response, text)
 	}
+
 	return response.Body, nil
 }
 
@@ -138,6 +149,7 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	defer cancel(nil)
 	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no response within %v", c.Timeout)) })
 	defer silence.Stop()
+
 	body, err := c.open(ctx, call)
 	if err != nil {
 		return false, err
@@ -146,6 +158,7 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	silence.Stop()
 	lines := bufio.NewScanner(&heard{body, func() { cancel(fmt.Errorf("the stream was silent for %v", silenceMax)) }})
 	lines.Buffer(nil, eventBytesMax)
+
 	err = readEvents(lines, func(e event) (bool, error) {
 		stopped, err = take(e)
 		return stopped, err
@@ -158,6 +171,7 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	case lines.Err() != nil:
 		return false, unanswered(ctx, lines.Err())
 	}
+
 	return false, &Unanswered{errors.New("the stream ended")}
 }
 
@@ -178,6 +192,7 @@ func (h *heard) Read(into []byte) (int, error) {
 func readEvents(lines *bufio.Scanner, take func(event) (stop bool, err error)) error {
 	var e event
 	told := e.id
+
 	for lines.Scan() { // at the end an event without an empty line after it is incomplete: drop it
 		line := lines.Bytes()
 		if len(line) == 0 {
@@ -188,10 +203,12 @@ func readEvents(lines *bufio.Scanner, take func(event) (stop bool, err error)) e
 				}
 			}
 			e = event{id: e.id, data: e.data[:0]}
+
 			continue
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
+
 		switch string(name) {
 		case "id":
 			e.id = string(value)
@@ -203,9 +220,11 @@ func readEvents(lines *bufio.Scanner, take func(event) (stop bool, err error)) e
 			}
 			e.data = append(e.data, value...)
 		}
+
 		if len(e.data) > eventBytesMax {
 			return fmt.Errorf("an event has more than %d bytes", eventBytesMax)
 		}
 	}
+
 	return nil
 }

@@ -35,6 +35,7 @@ func ParseAccount(text string) (Account, error) {
 	if len(parts) != 3 {
 		return Account{}, fmt.Errorf("account %q: it must be ISPB/BRANCH/NUMBER, like 10000001/0001/1", text)
 	}
+
 	a := Account{parts[0], parts[1], parts[2]}
 	for _, part := range []struct {
 		name, text, rule string
@@ -48,6 +49,7 @@ func ParseAccount(text string) (Account, error) {
 				part.text, part.rule)
 		}
 	}
+
 	return a, nil
 }
 

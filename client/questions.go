@@ -42,6 +42,7 @@ type News struct {
 func (c *Client) Questions(ctx context.Context, ispb, share string, ask func(Question) error,
 	told func(News) error) error {
 	last := ""
+
 	return c.stream(ctx, func() call {
 		open := call{operation: opQuestions, values: []string{ispb}, query: url.Values{}}
 		if share != "" {
@@ -49,9 +50,11 @@ func (c *Client) Questions(ctx context.Context, ispb, share string, ask func(Que
 		} else if last != "" {
 			open.header = map[string]string{"Last-Event-ID": last}
 		}
+
 		return open
 	}, func(e event) (bool, error) {
 		var err error
+
 		switch {
 		case len(e.data) == 0:
 		case e.name == "question":
@@ -67,6 +70,7 @@ func (c *Client) Questions(ctx context.Context, ispb, share string, ask func(Que
 				err = told(news)
 			}
 		}
+
 		return err != nil, err
 	})
 }
@@ -80,17 +84,22 @@ func ReadSecret(file, ispb string) (Secret, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
+
 		words := strings.Fields(line)
 		if len(words) != 2 || words[0] != ispb {
 			continue
 		}
+
 		if secret, err := hex.DecodeString(words[1]); err == nil && len(secret) == sha256.Size {
 			return secret, nil
 		}
+
 		return nil, fmt.Errorf("%s: the secret of %s must be %d hexadecimal digits", file, ispb, 2*sha256.Size)
 	}
+
 	return nil, fmt.Errorf("%s has no secret of %s", file, ispb)
 }
 
@@ -111,6 +120,7 @@ func (s Secret) Answer(ispb, endToEndID, reasonCode string) Answer {
 	}
 	text(1, endToEndID)
 	text(2, ispb)
+
 	status := byte(accepted)
 	if reasonCode != "" {
 		status = rejected
@@ -119,6 +129,7 @@ func (s Secret) Answer(ispb, endToEndID, reasonCode string) Answer {
 	text(4, reasonCode)
 	seal := hmac.New(sha256.New, s)
 	seal.Write(value)
+
 	return Answer{value, seal.Sum(nil)}
 }
 
@@ -132,11 +143,13 @@ func (c *Client) Answer(ctx context.Context, ispb string, answers ...Answer) ([]
 		return nil, fmt.Errorf("%d answers: send 1 to %d", len(answers), AnswersMax)
 	}
 	results := make([]error, len(answers))
+
 	open := make([]int, len(answers)) // those that are not stored
 	for i := range answers {
 		open[i] = i
 	}
 	retries := c.retries()
+
 	for {
 		var body struct {
 			Answers []Answer `json:"answers"`
@@ -149,6 +162,7 @@ func (c *Client) Answer(ctx context.Context, ispb string, answers ...Answer) ([]
 				Problem *Problem `json:"problem"`
 			} `json:"results"`
 		}
+
 		_, err := c.ask(ctx, call{operation: opAnswer, values: []string{ispb}, body: body}, &response)
 		if problem, is := errors.AsType[*Problem](err); err != nil &&
 			(!is || len(open) > 1 || TryAgain(err) || problem.Status == 401 || problem.Status == 403) {
@@ -156,21 +170,26 @@ func (c *Client) Answer(ctx context.Context, ispb string, answers ...Answer) ([]
 		}
 		var again []int
 		var why error
+
 		for n, i := range open {
 			results[i] = err
 			if len(open) > 1 {
 				results[i] = nil
+
 				if n >= len(response.Results) {
 					return nil, fmt.Errorf("%d results of %d answers", len(response.Results), len(open))
 				}
+
 				if problem := response.Results[n].Problem; problem != nil {
 					results[i] = problem
 				}
 			}
+
 			if TryAgain(results[i]) {
 				again, why = append(again, i), results[i]
 			}
 		}
+
 		if open = again; len(open) == 0 || !retries.pause(ctx, why) {
 			return results, nil
 		}

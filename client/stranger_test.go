@@ -15,6 +15,7 @@ func TestAProgramOutsideTheRepositoryImportsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	folder := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module stranger\n\ngo 1.26.0\n\nrequire github.com/liquida/liquida/client v0.0.0\n\nreplace github.com/liquida/liquida/client => " + here + "\n",
@@ -38,12 +39,14 @@ func main() {
 			t.Fatal(err)
 		}
 	}
+
 	for _, c := range []struct{ command, says string }{
 		{"run .", "32 <nil> <nil> <nil>"},
 		{"list -m all", "stranger\ngithub.com/liquida/liquida/client v0.0.0 => " + here},
 	} {
 		command := exec.Command("go", strings.Fields(c.command)...)
 		command.Dir = folder
+
 		command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off")
 		if said, err := command.CombinedOutput(); err != nil || strings.TrimSpace(string(said)) != c.says {
 			t.Errorf("go %s: %v %s, want %s", c.command, err, said, c.says)

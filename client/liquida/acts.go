@@ -39,16 +39,19 @@ func (o *options) acting(
 			if err != nil {
 				return err
 			}
+
 			id = cmp.Or(id, client.NewActID())
 			if !actID.MatchString(id) {
 				return fmt.Errorf("--id %q: it must be 1 to 64 characters of 0-9 A-Z a-z . _ -", id)
 			}
 			o.started = true
+
 			return repeatable(send(command.Context(), id), repeated(command, arguments))
 		},
 	}
 	command.Flags().StringVar(&id, "id", "",
 		"act id, to repeat the same act: 1 to 64 characters of 0-9 A-Z a-z . _ -; created if empty")
+
 	return command
 }
 
@@ -57,6 +60,7 @@ func repeatable(err error, command string) error {
 	if unknown, is := errors.AsType[*client.UnknownFate](err); is {
 		return &openOutcome{fmt.Errorf("%w\nThat is: liquida %s --id %s", err, command, unknown.EndToEndID)}
 	}
+
 	return err
 }
 
@@ -74,6 +78,7 @@ func participantCommand(o *options) *cobra.Command {
 			return client.ParticipantAct{Act: act}, nil
 		})
 	}
+
 	liquidity := &cobra.Command{Use: "liquidity", Short: "Put money into a bank's reserve, or take it out"}
 	for _, way := range []struct{ name, act, short, long string }{
 		{"in", client.LiquidityIn, "Put money into a bank's reserve", "Put money into a bank's reserve."},
@@ -93,6 +98,7 @@ func participantCommand(o *options) *cobra.Command {
 Returns to it are taken, and what is under way ends as it must.`),
 		plain(client.Resume, "End a suspension", "End a suspension. It bites within two seconds."),
 		liquidity, capCommand(o))
+
 	return command
 }
 
@@ -102,14 +108,17 @@ func capCommand(o *options) *cobra.Command {
 time, by day (06:00 to 20:00 in São Paulo) or by night (LQ12 above it). none lifts a cap. A lower
 cap takes what is free at once, and the rest as payments under way end.`, func(arguments []string) (act client.ParticipantAct, err error) {
 		var amount int64
+
 		acts := map[string]string{"payment": client.PaymentCap, "day": client.DayCap, "night": client.NightCap}
 		if act.Act = acts[arguments[1]]; act.Act == "" {
 			return act, fmt.Errorf("the cap is %q: it must be payment, day or night", arguments[1])
 		}
+
 		if arguments[2] != "none" {
 			if amount, err = centavos(arguments[2]); err != nil {
 				return act, err
 			}
+
 			if act.Act != client.PaymentCap {
 				if err := within("--window", window, 2*time.Minute, 24*time.Hour); err != nil {
 					return act, err
@@ -118,9 +127,11 @@ cap takes what is free at once, and the rest as payments under way end.`, func(a
 			}
 		}
 		act.CapCentavos = &amount
+
 		return act, nil
 	})
 	command.Flags().DurationVar(&window, "window", time.Hour, "of day and night: how long a payment counts, 2m to 24h")
+
 	return command
 }
 
@@ -130,8 +141,10 @@ func (o *options) onParticipant(use string, arguments int, short, long string,
 	read func([]string) (client.ParticipantAct, error)) *cobra.Command {
 	return o.acting(use, ofBank(cobra.ExactArgs(arguments)), short, long, func(arguments []string) (sendAct, error) {
 		act, err := read(arguments)
+
 		return func(ctx context.Context, id string) error {
 			done, err := o.api.ActOnParticipant(ctx, arguments[0], id, act)
+
 			return shown(o, done, err, func(w io.Writer, done client.ParticipantActDone) {
 				printAct(w, done.Act)
 				printParticipant(w, done.Participant)
@@ -144,11 +157,13 @@ func (o *options) onParticipant(use string, arguments int, short, long string,
 func repeated(command *cobra.Command, arguments []string) string {
 	_, path, _ := strings.Cut(command.CommandPath(), " ")
 	text := path + " " + strings.Join(arguments, " ")
+
 	for _, name := range []string{"window", "url", "key-file"} { // the key, too: an id is one of whoever acts
 		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
 			text += " --" + name + " " + flag.Value.String()
 		}
 	}
+
 	return text
 }
 
@@ -173,6 +188,7 @@ stays: withdraw before.`},
 				return client.AccountAct{Act: one.act}, nil
 			}))
 	}
+
 	for _, one := range []struct {
 		act, short string
 	}{{client.Deposit, "Take a deposit of a customer"}, {client.Withdraw, "Pay out a withdrawal of a customer"}} {
@@ -183,6 +199,7 @@ stays: withdraw before.`},
 			}))
 	}
 	command.AddCommand(accountListCommand(o))
+
 	return command
 }
 
@@ -195,8 +212,10 @@ func (o *options) onAccount(use string, arguments int, short, long string,
 			return nil, err
 		}
 		act, err := read(arguments)
+
 		return func(ctx context.Context, id string) error {
 			done, err := o.api.ActOnAccount(ctx, account, id, act)
+
 			return shown(o, done, err, func(w io.Writer, done client.AccountActDone) {
 				printAct(w, done.Act)
 				printBalance(w, done.Account)
@@ -216,6 +235,7 @@ func accountListCommand(o *options) *cobra.Command {
 					return err
 				}
 			}
+
 			return nil
 		},
 	}
@@ -231,17 +251,20 @@ func actsCommand(o *options) *cobra.Command {
   liquida acts --for 10m --key-file .stack/keys/central-bank`,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			ispb := strings.Join(arguments, "") // empty: all
+
 			if err := within("--for", longest, 0, 1000*time.Hour); err != nil {
 				return err
 			}
 			o.started = true
 			ctx, end := context.WithTimeout(command.Context(), longest)
 			defer end()
+
 			for cursor := ""; ; {
 				for page, err := range o.api.Acts(command.Context(), ispb, cursor) {
 					if err != nil {
 						return err
 					}
+
 					cursor = page.NextCursor
 					for _, act := range page.Acts {
 						if err := shown(o, act, nil, printAct); err != nil {
@@ -249,6 +272,7 @@ func actsCommand(o *options) *cobra.Command {
 						}
 					}
 				}
+
 				select {
 				case <-ctx.Done():
 					return nil
@@ -258,6 +282,7 @@ func actsCommand(o *options) *cobra.Command {
 		},
 	}
 	command.Flags().DurationVar(&longest, "for", 0, "go on for so long; 0s: until the newest act")
+
 	return command
 }
 
@@ -267,6 +292,7 @@ func printAct(w io.Writer, a client.Act) {
 	if a.Account != nil {
 		text += "  " + a.Account.String()
 	}
+
 	switch {
 	case a.CapCentavos != nil && *a.CapCentavos == 0:
 		text += "  lifted"
@@ -275,9 +301,11 @@ func printAct(w io.Writer, a client.Act) {
 	case a.AmountCentavos != 0:
 		text += "  " + reais(a.AmountCentavos)
 	}
+
 	if a.Digest != "" {
 		text += "  " + a.Digest
 	}
+
 	if a.WindowSeconds > 0 && *a.CapCentavos > 0 {
 		text += " in " + (time.Duration(a.WindowSeconds) * time.Second).String()
 	}

@@ -38,20 +38,25 @@ settles nothing yet: watch ISPB shows how payments end. Nothing else should answ
 			if acceptAll == (reject != "") {
 				return errors.New("give either --accept-all or --reject CODE")
 			}
+
 			if code, err := pix.ParseReason(reject); reject != "" && (err != nil || code.FromBank() != code) {
 				return fmt.Errorf("--reject is %q: it must be a reason code of a bank, four characters like AC06",
 					reject)
 			}
+
 			if count < 0 {
 				return fmt.Errorf("--count is %d: it must be 0 (no end) or more", count)
 			}
+
 			if err := within("--for", longest, 0, 1000*time.Hour); err != nil {
 				return err
 			}
+
 			secret, err := client.ReadSecret(secrets, arguments[0])
 			if err != nil {
 				return fmt.Errorf("%w (--secret-file or ANSWER_KEYS_FILE)", err)
 			}
+
 			ctx := command.Context()
 			if longest > 0 {
 				limited, cancel := context.WithTimeout(ctx, longest)
@@ -60,40 +65,49 @@ settles nothing yet: watch ISPB shows how payments end. Nothing else should answ
 			}
 			o.started = true
 			stored := 0
+
 			err = o.api.Questions(ctx, arguments[0], share, func(q client.Question) error {
 				results, err := o.api.Answer(ctx, arguments[0], secret.Answer(arguments[0], q.EndToEndID, reject))
 				if err != nil {
 					return err
 				}
+
 				line := answered{q, "ACSP", "stored", ""}
 				if reject != "" {
 					line.Answer = reject
 				}
+
 				if results[0] != nil {
 					line.Result, line.Detail = "refused", results[0].Error()
 				} else {
 					stored++
 				}
+
 				if err := o.show(line, func() { printAnswered(o.out, line) }); err != nil {
 					return err
 				}
+
 				if stored == count && count > 0 {
 					return errEnough
 				}
+
 				return nil
 			}, func(news client.News) error {
 				if news.Status == "forged" {
 					return fmt.Errorf("the answer to %s has not the seal of %s: --secret-file has another secret than the register",
 						news.EndToEndID, arguments[0])
 				}
+
 				return nil
 			})
 			if errors.Is(err, errEnough) || ctx.Err() != nil && count == 0 {
 				return nil
 			}
+
 			if ctx.Err() != nil {
 				return &openOutcome{fmt.Errorf("%d of %d questions came", stored, count)}
 			}
+
 			return err
 		},
 	}
@@ -105,6 +119,7 @@ settles nothing yet: watch ISPB shows how payments end. Nothing else should answ
 	flags.StringVar(&share, "share", "", "share the questions with other programs that name the same")
 	flags.IntVar(&count, "count", 0, "end after this many answers; 0: no end")
 	flags.DurationVar(&longest, "for", 0, "end after this time; 0s: no end")
+
 	return command
 }
 
@@ -114,6 +129,7 @@ var errEnough = errors.New("enough")
 func printAnswered(w io.Writer, a answered) {
 	fmt.Fprintf(w, "%s  %s  %s from %s to %s  %s\n", a.EndToEndID, a.Answer, reais(a.AmountCentavos), a.Payer,
 		a.Payee, a.Result)
+
 	if a.Detail != "" {
 		fmt.Fprintf(w, "  %s\n", a.Detail)
 	}

@@ -59,6 +59,7 @@ are good, 1 they are not.`,
 			RunE:    func(_ *cobra.Command, arguments []string) error { return o.checkProofs(arguments[0]) },
 		},
 	)
+
 	return group
 }
 
@@ -93,6 +94,7 @@ func (o *options) verifyArchive(ctx context.Context, place string) error {
 	o.started = true
 	var v verified
 	told := time.Now()
+
 	totals, err := archive.Verify(in, func(m archive.Manifest) {
 		if time.Since(told) > time.Second {
 			told = time.Now()
@@ -108,6 +110,7 @@ func (o *options) verifyArchive(ctx context.Context, place string) error {
 		totals.Settled, totals.SettledCentavos, totals.Rejected, totals.Refused, totals.Expired
 	v.Records, v.Accounts, v.Bytes, v.Ledger, v.To, v.Chain = totals.Records, totals.Accounts, totals.Bytes,
 		totals.Last.Ledger, time.Unix(0, int64(totals.Last.To)).UTC(), totals.Last.Chain
+
 	return o.show(v, func() {
 		fmt.Fprintf(o.out, "whole: %d rows in %d segments of the ledger %s, up to %s\n", v.Rows, v.Segments, v.Ledger,
 			v.To.Format(time.RFC3339))
@@ -116,8 +119,10 @@ func (o *options) verifyArchive(ctx context.Context, place string) error {
 		payments := v.Settled + v.Rejected + v.Refused + v.Expired
 		fmt.Fprintf(o.out, "%d bytes, %.1f for each of these\n", v.Bytes, float64(v.Bytes)/float64(max(1, payments)))
 		fmt.Fprintf(o.out, "beside them: %d records, %d accounts\n", v.Records, v.Accounts)
+
 		for _, day := range v.Days {
 			fmt.Fprintf(o.out, "reserves at the end of %s, as far as the archive goes:\n", day.Day)
+
 			for _, psp := range totals.Banks() {
 				fmt.Fprintf(o.out, "  %s  %s\n", psp, reais(day.Reserves[psp]))
 			}
@@ -131,19 +136,23 @@ func (o *options) prove(ctx context.Context, text, place string) error {
 	if err != nil {
 		return err
 	}
+
 	in, err := store.Open(ctx, place)
 	if err != nil {
 		return err
 	}
 	o.started = true
+
 	proofs, err := archive.Prove(in, id)
 	if err != nil {
 		return err
 	}
+
 	if len(proofs) == 0 {
 		return fmt.Errorf("%s is not in the archive in %s: it has not ended, its minute is not over, or it never was",
 			id, place)
 	}
+
 	for i := range proofs {
 		line, err := json.Marshal(&proofs[i])
 		if err != nil {
@@ -151,11 +160,13 @@ func (o *options) prove(ctx context.Context, text, place string) error {
 		}
 		fmt.Fprintf(o.out, "%s\n", line)
 	}
+
 	return nil
 }
 
 func (o *options) checkProofs(name string) error {
 	file := os.Stdin
+
 	if name != "-" {
 		var err error
 		if file, err = os.Open(name); err != nil {
@@ -164,19 +175,23 @@ func (o *options) checkProofs(name string) error {
 		defer file.Close()
 	}
 	o.started = true
+
 	proofs := archive.ReadProofs(file)
 	for n := 1; ; n++ {
 		proof, err := proofs()
 		if errors.Is(err, io.EOF) && n > 1 {
 			return nil
 		}
+
 		var row archive.Payment
 		if err == nil {
 			row, err = proof.Check()
 		}
+
 		if err != nil {
 			return fmt.Errorf("proof %d of %s: %w", n, name, err)
 		}
+
 		err = o.show(row.Fields(), func() {
 			fmt.Fprintf(o.out, "%s %s %s %s: %s from %s/%s/%s to %s/%s/%s, decided %s\n", row.Kind, row.ID, row.Status,
 				row.Reason, reais(row.AmountCentavos),

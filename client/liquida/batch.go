@@ -49,10 +49,12 @@ unknown: run the same again. That is safe for lines with an end_to_end_id; --mak
 			if b.lines < 1 || b.lines > batchLinesMax {
 				return fmt.Errorf("--lines is %d: it must be 1 to %d", b.lines, batchLinesMax)
 			}
+
 			if err := within("--wait", b.wait, 0, time.Hour); err != nil {
 				return err
 			}
 			file := os.Stdin
+
 			if arguments[0] != "-" {
 				var err error
 				if file, err = os.Open(arguments[0]); err != nil {
@@ -61,6 +63,7 @@ unknown: run the same again. That is safe for lines with an end_to_end_id; --mak
 				defer file.Close()
 			}
 			o.started = true
+
 			return b.run(command.Context(), file)
 		},
 	}
@@ -68,6 +71,7 @@ unknown: run the same again. That is safe for lines with an end_to_end_id; --mak
 	flags.IntVar(&b.lines, "lines", 500, "payments of one request, 1 to 10000")
 	flags.DurationVar(&b.wait, "wait", time.Minute, "longest wait for the outcomes of one request, 0s to 1h")
 	flags.BoolVar(&b.makeIDs, "make-ids", false, "send nothing: print the lines, each with an end_to_end_id")
+
 	return command
 }
 
@@ -81,13 +85,16 @@ type line struct {
 func (b *batch) run(ctx context.Context, file io.Reader) error {
 	reader := bufio.NewReaderSize(file, batchLineBytesMax+2) // with the end of the line
 	var lines []line
+
 	for number := 1; ; number++ {
 		text, err := reader.ReadSlice('\n')
+
 		ended := errors.Is(err, io.EOF)
 		if err != nil && !ended && !errors.Is(err, bufio.ErrBufferFull) {
 			return fmt.Errorf("line %d cannot be read: %w", number, err)
 		}
 		tooLong := errors.Is(err, bufio.ErrBufferFull)
+
 		if text = bytes.TrimSpace(text); len(text) > 0 {
 			l := line{number: number}
 			if tooLong {
@@ -97,20 +104,24 @@ func (b *batch) run(ctx context.Context, file io.Reader) error {
 			}
 			lines = append(lines, l)
 		}
+
 		for tooLong {
 			_, err = reader.ReadSlice('\n')
 			tooLong, ended = errors.Is(err, bufio.ErrBufferFull), errors.Is(err, io.EOF)
 		}
+
 		if len(lines) == b.lines || ended {
 			if err := b.take(ctx, lines); err != nil {
 				return err
 			}
 			lines = lines[:0]
 		}
+
 		if ended || ctx.Err() != nil {
 			break
 		}
 	}
+
 	switch {
 	case b.count == 0:
 		return errors.New("there is no payment: give one JSON object a line")
@@ -121,38 +132,46 @@ func (b *batch) run(ctx context.Context, file io.Reader) error {
 	case b.not > 0:
 		return fmt.Errorf("%d of %d payments were rejected or refused", b.not, b.count)
 	}
+
 	return ctx.Err()
 }
 
 func parsePayment(text []byte) (p client.Payment, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
+
 	if err = decoder.Decode(&p); err == nil {
 		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
 			err = errors.New("something follows the JSON object")
 		}
 	}
+
 	if err == nil && p.EndToEndID == "" { // created here, so that a retry is the same payment
 		p.EndToEndID, err = client.NewEndToEndID(p.Payer)
 	}
+
 	return p, err
 }
 
 // take sends payments and prints the result of each.
 func (b *batch) take(ctx context.Context, lines []line) error {
 	var payments []client.Payment
+
 	for _, l := range lines {
 		if l.err == nil {
 			payments = append(payments, l.payment)
 		}
 	}
+
 	if b.makeIDs {
 		return b.complete(lines)
 	}
+
 	results, err := b.api.PayBatch(ctx, payments)
 	if err != nil {
 		return err
 	}
+
 	said := make([]lineResult, len(lines))
 	for i, l := range lines {
 		said[i].Line = l.number
@@ -163,9 +182,11 @@ func (b *batch) take(ctx context.Context, lines []line) error {
 			results = results[1:]
 		}
 	}
+
 	if b.wait > 0 {
 		b.await(ctx, lines, said)
 	}
+
 	for i := range said {
 		b.count++
 		switch status := said[i].Status; {
@@ -174,10 +195,12 @@ func (b *batch) take(ctx context.Context, lines []line) error {
 		case status != client.Settled && (status != client.Accepted || b.wait > 0):
 			b.open++
 		}
+
 		if err := b.show(said[i], func() { said[i].print(b.out) }); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -186,12 +209,14 @@ func (b *batch) await(ctx context.Context, lines []line, said []lineResult) {
 	waiting, cancel := context.WithTimeout(ctx, b.wait)
 	defer cancel()
 	var doubtful []int
+
 	for i, l := range lines {
 		if said[i].Status != client.Accepted {
 			continue
 		}
 		state, err := b.outcomeOf(waiting, l.payment.EndToEndID)
 		said[i].end(state, err)
+
 		if err == nil && state.Final() && !l.payment.Is(state) {
 			doubtful = append(doubtful, i)
 		}
@@ -205,16 +230,19 @@ func (b *batch) compare(ctx context.Context, lines []line, said []lineResult, do
 	if len(doubtful) == 0 {
 		return
 	}
+
 	var payments []client.Payment
 	for _, i := range doubtful {
 		payments = append(payments, lines[i].payment)
 	}
+
 	results, err := b.api.PayBatch(ctx, payments)
 	for at, i := range doubtful {
 		why := err
 		if err == nil {
 			why = results[at].Err
 		}
+
 		switch {
 		case why == nil: // the outcome is its own
 		case client.OtherContent(why):
@@ -238,6 +266,7 @@ func (b *batch) complete(lines []line) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -248,16 +277,19 @@ func (b *batch) outcomeOf(ctx context.Context, id string) (last client.PaymentSt
 		if err == nil {
 			last = state
 		}
+
 		if err == nil && state.Final() || err != nil && ctx.Err() == nil && !client.NotFound(err) &&
 			!client.TryAgain(err) {
 			return last, err
 		}
+
 		select {
 		case <-time.After(askAgain):
 		case <-ctx.Done():
 			if last.Status != "" {
 				err = nil
 			}
+
 			return last, err
 		}
 	}
@@ -281,6 +313,7 @@ func (a *lineResult) of(result client.BatchResult) {
 	if result.Err == nil {
 		return
 	}
+
 	if client.TryAgain(result.Err) || errors.As(result.Err, new(*client.UnknownFate)) {
 		a.Status, a.Error = client.Unknown, result.Err.Error()
 		if cause := errors.Unwrap(result.Err); cause != nil {
@@ -313,6 +346,7 @@ func (a *lineResult) print(w io.Writer) {
 	if a.ReasonCode != "" {
 		text += " " + reason(a.ReasonCode)
 	}
+
 	if a.Error != "" {
 		text += "  " + strings.ReplaceAll(a.Error, "\n", "; ")
 	}

@@ -20,6 +20,7 @@ func TestBatchesAndCertificatesThatAreBadUsage(t *testing.T) {
 	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct{ arguments, says string }{
 		{"batch", "accepts 1 arg"},
 		{"batch /nowhere/payments", "FILE"},
@@ -43,14 +44,17 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 	kinds := []string{"refused", "refused", "other", "settled", "open"}
 	kindOf := map[string]string{}
 	var file strings.Builder
+
 	for i, kind := range kinds {
 		id := fmt.Sprintf("E10000001202601010000ABCDEFGHIJ%d", i)
+
 		kindOf[id] = kind
 		if err := json.NewEncoder(&file).Encode(
 			client.Payment{EndToEndID: id, Payer: payer, Payee: payee, AmountCentavos: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	name := filepath.Join(t.TempDir(), "payments")
 	if err := os.WriteFile(name, []byte(file.String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -73,12 +77,14 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(state)
 		case r.URL.Path == "/v1/payments:batch":
 			var sent []string
+
 			lines := bufio.NewScanner(r.Body)
 			for line := 1; lines.Scan(); line++ {
 				var p client.Payment
 				if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
 					t.Error(err)
 				}
+
 				sent = append(sent, kindOf[p.EndToEndID])
 				if len(batches) == 1 && kindOf[p.EndToEndID] == "other" {
 					fmt.Fprintf(w, `{"line": %d, "problem": {"type": "urn:liquida:problem:other-content", "title": "The id belongs to other content", "status": 409, "code": "DUPL"}}`+"\n",
@@ -96,16 +102,19 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 	defer server.Close()
 	got := liquida(t, "batch", name, "--url", server.URL, "--wait", "1s").Is(t, exitUnknown,
 		"of 1 of 5 payments it is not known")
+
 	var said []string
 	for line := range strings.Lines(got.Out) {
 		said = append(said, strings.Join(append(strings.Fields(line), "")[2:4], " "))
 	}
+
 	want := []string{"rejected AM04", "rejected AM04", "refused The", "settled", "accepted"}
 	for i := range want {
 		if len(said) != len(want) || !strings.HasPrefix(said[i], want[i]) {
 			t.Fatalf("line %d: %q, want %q\n%s%s", i+1, said, want, got.Out, got.Err)
 		}
 	}
+
 	if len(batches) != 2 || batches[1] != "refused refused other" {
 		t.Errorf("sent were %q", batches)
 	}

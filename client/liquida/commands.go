@@ -51,27 +51,33 @@ func (o *options) flags(root *cobra.Command) {
 
 func (o *options) connect(*cobra.Command, []string) error {
 	key := ""
+
 	if o.keyFile != "" {
 		var err error
 		if key, err = client.ReadKey(o.keyFile); err != nil {
 			return fmt.Errorf("%w (--key-file or LIQUIDA_KEY_FILE)", err)
 		}
 	}
+
 	if err := within("--timeout", o.timeout, 100*time.Millisecond, 5*time.Minute); err != nil {
 		return err
 	}
+
 	if err := within("--retry-for", o.retryFor, 0, time.Hour); err != nil {
 		return err
 	}
+
 	api, err := client.New(o.url, key)
 	if err != nil {
 		return fmt.Errorf("%w (--url or LIQUIDA_URL)", err)
 	}
+
 	if err := api.UseCertificates(o.certificates); err != nil {
 		return fmt.Errorf("%w (--cert, --key, --ca)", err)
 	}
 	api.Timeout, api.RetryFor, o.api = o.timeout, o.retryFor, api
 	o.tellRetries()
+
 	return nil
 }
 
@@ -82,6 +88,7 @@ func (o *options) tellRetries() {
 	o.api.OnRetry = func(err error, left time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		if time.Now().Before(next) {
 			return
 		}
@@ -97,6 +104,7 @@ func within(flag string, value, least, most time.Duration) error {
 	if value < least || value > most {
 		return fmt.Errorf("%s is %v: it must be %v to %v", flag, value, least, most)
 	}
+
 	return nil
 }
 
@@ -124,6 +132,7 @@ func (o *options) stateOf(ctx context.Context, id string) (outcome, error) {
 		return returnOutcome(state), err
 	}
 	state, err := o.api.Payment(ctx, id)
+
 	return paymentOutcome(state), err
 }
 
@@ -133,12 +142,15 @@ func (o *options) sent(s outcome, err error, wait time.Duration, command string)
 	if err != nil && s.Status != client.Unknown && s.EndToEndID != "" { // accepted
 		return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, s.EndToEndID)}
 	}
+
 	if err != nil {
 		return repeatable(err, command)
 	}
+
 	if err := o.show(s.asSent, func() { printState(o.out, s.PaymentState) }); wait == 0 || err != nil {
 		return err
 	}
+
 	return s.verdict()
 }
 
@@ -147,12 +159,15 @@ func (o *options) known(s outcome, err error, write func(io.Writer, client.Payme
 	if client.NotFound(err) {
 		return &openOutcome{err}
 	}
+
 	if err == nil {
 		err = o.show(s.asSent, func() { write(o.out, s.PaymentState) })
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return s.verdict()
 }
 
@@ -163,6 +178,7 @@ func (s outcome) verdict() error {
 	case client.Rejected:
 		return fmt.Errorf("rejected: %s", reason(s.ReasonCode))
 	}
+
 	return &openOutcome{fmt.Errorf("not decided yet: ask with liquida status %s", s.EndToEndID)}
 }
 
@@ -172,6 +188,7 @@ func (o *options) show(value any, forPeople func()) error {
 		forPeople()
 		return nil
 	}
+
 	return json.NewEncoder(o.out).Encode(value)
 }
 
@@ -180,6 +197,7 @@ func shown[V any](o *options, value V, err error, write func(io.Writer, V)) erro
 	if err != nil {
 		return err
 	}
+
 	return o.show(value, func() { write(o.out, value) })
 }
 
@@ -197,22 +215,27 @@ again with --id.`,
 			if payment.Payer, err = client.ParseAccount(arguments[0]); err != nil {
 				return fmt.Errorf("PAYER: %w", err)
 			}
+
 			if payment.Payee, err = client.ParseAccount(arguments[1]); err != nil {
 				return fmt.Errorf("PAYEE: %w", err)
 			}
+
 			if payment.AmountCentavos, err = centavos(arguments[2]); err != nil {
 				return err
 			}
+
 			if payment.EndToEndID != "" {
 				if err := endToEndID("--id", payment.EndToEndID); err != nil {
 					return err
 				}
 			}
+
 			if err := within("--wait", wait, 0, time.Hour); err != nil {
 				return err
 			}
 			o.started = true
 			state, err := o.api.Pay(command.Context(), payment, wait)
+
 			return o.sent(paymentOutcome(state), err, wait, "pay "+strings.Join(arguments, " "))
 		},
 	}
@@ -220,6 +243,7 @@ again with --id.`,
 	flags.StringVar(&payment.EndToEndID, "id", "", "EndToEndId, to send the same payment again; created if empty")
 	flags.StringVar(&payment.RemittanceInformation, "info", "", "remittance information, at most 140 bytes")
 	flags.DurationVar(&wait, "wait", time.Minute, "longest wait for the outcome, 0s to 1h")
+
 	return command
 }
 
@@ -236,24 +260,29 @@ exit codes are those of pay. The id of a return begins with D; status takes it, 
 			if err := endToEndID("ENDTOENDID", arguments[0]); err != nil {
 				return err
 			}
+
 			order.OriginalEndToEndID = arguments[0]
 			if order.AmountCentavos, err = centavos(arguments[1]); err != nil {
 				return err
 			}
+
 			if order.ReturnID != "" {
 				if _, err := pix.ParseReturnID(order.ReturnID); err != nil {
 					return fmt.Errorf("--id %q: %w", order.ReturnID, err)
 				}
 			}
+
 			if !slices.Contains(returnReasons, order.ReasonCode) {
 				return fmt.Errorf("--reason is %q: it must be one of %s", order.ReasonCode,
 					strings.Join(returnReasons, ", "))
 			}
+
 			if err := within("--wait", wait, 0, time.Hour); err != nil {
 				return err
 			}
 			o.started = true
 			state, err := o.api.GiveBack(command.Context(), order, wait)
+
 			return o.sent(returnOutcome(state), err, wait,
 				"return "+strings.Join(arguments, " ")+" --reason "+order.ReasonCode)
 		},
@@ -262,6 +291,7 @@ exit codes are those of pay. The id of a return begins with D; status takes it, 
 	flags.StringVar(&order.ReturnID, "id", "", "the return's id, to send the same return again; created if empty")
 	flags.StringVar(&order.ReasonCode, "reason", "MD06", "reason: "+strings.Join(returnReasons, ", "))
 	flags.DurationVar(&wait, "wait", time.Minute, "longest wait for the outcome, 0s to 1h")
+
 	return command
 }
 
@@ -278,6 +308,7 @@ func statusCommand(o *options) *cobra.Command {
 			}
 			o.started = true
 			state, err := o.stateOf(command.Context(), arguments[0])
+
 			return o.known(state, err, printState)
 		},
 	}
@@ -300,33 +331,40 @@ settlements of a participant, or of all (with the central bank's key), until a s
 			if count < 0 {
 				return fmt.Errorf("--count is %d: it must be 0 (no end) or more", count)
 			}
+
 			if err := within("--for", longest, 0, 1000*time.Hour); err != nil {
 				return err
 			}
+
 			if all != (len(arguments) == 0) {
 				return errors.New("give either an id or an ISPB, or --all")
 			}
+
 			if all {
 				arguments = []string{client.Everybody}
 			}
+
 			ctx := command.Context()
 			if longest > 0 {
 				limited, cancel := context.WithTimeout(ctx, longest)
 				defer cancel()
 				ctx = limited
 			}
+
 			_, notID := pix.ParsePaymentOrReturnID(arguments[0])
 			if _, notISPB := pix.ParseISPB(arguments[0]); !all && notID != nil && notISPB != nil {
 				return fmt.Errorf("%q is neither an EndToEndId or a return's id (32 characters) nor an ISPB (8 characters)",
 					arguments[0])
 			}
 			o.started = true
+
 			if notID == nil {
 				last := paymentOutcome(client.PaymentState{EndToEndID: arguments[0]}) // if no state comes
 				seen := func(s outcome) {
 					last = s
 					_ = o.show(s.asSent, func() { printState(o.out, s.PaymentState) })
 				}
+
 				var err error
 				if _, notReturn := pix.ParseReturnID(arguments[0]); notReturn == nil {
 					_, err = o.api.FollowReturn(ctx, arguments[0], func(state client.ReturnState) {
@@ -337,14 +375,18 @@ settlements of a participant, or of all (with the central bank's key), until a s
 						seen(paymentOutcome(state))
 					})
 				}
+
 				if err != nil && ctx.Err() == nil {
 					return err
 				}
+
 				return last.verdict()
 			}
 			told := 0
+
 			err := o.api.Settlements(ctx, arguments[0], from, func(s client.Settlement, position string) (bool, error) {
 				told++
+
 				return told == count, o.show(struct {
 					client.Settlement
 					Position string `json:"position"`
@@ -353,9 +395,11 @@ settlements of a participant, or of all (with the central bank's key), until a s
 			if ctx.Err() != nil && count == 0 { // the end of --for
 				return nil
 			}
+
 			if ctx.Err() != nil {
 				return &openOutcome{fmt.Errorf("%d of %d settlements came", told, count)}
 			}
+
 			return err
 		},
 	}
@@ -364,6 +408,7 @@ settlements of a participant, or of all (with the central bank's key), until a s
 	flags.StringVar(&from, "from", "end", "for a participant: start (the first payment ever), end (now), or a position")
 	flags.IntVar(&count, "count", 0, "for a participant: end after this many; 0: no end")
 	flags.DurationVar(&longest, "for", 0, "end after this time; 0s: no end")
+
 	return command
 }
 
@@ -377,6 +422,7 @@ func balanceCommand(o *options) *cobra.Command {
 			}
 			o.started = true
 			balance, err := o.api.Balance(command.Context(), account)
+
 			return shown(o, balance, err, printBalance)
 		},
 	}
@@ -404,33 +450,42 @@ the statement broke off: run the same again.`,
 				if len(arguments) > 0 {
 					return errors.New("give an ACCOUNT or --participant and --day, not both")
 				}
+
 				if o.json && !command.Flags().Changed("format") {
 					format = "json"
 				}
+
 				if o.json && format != "json" {
 					return fmt.Errorf("--format is %s: with --json it must be json", format)
 				}
+
 				if err := cmp.Or(not(command, "limit"), day.check(), checkFormat(format)); err != nil {
 					return err
 				}
+
 				return o.printDay(command.Context(), day, format, output)
 			}
+
 			account, err := client.ParseAccount(arguments[0])
 			if err := cmp.Or(err, not(command, "until"), not(command, "format"), not(command, "output")); err != nil {
 				return err
 			}
+
 			if limit < 1 {
 				return fmt.Errorf("--limit is %d: it must be at least 1", limit)
 			}
+
 			o.started = true
 			for line, err := range o.api.Statement(command.Context(), account, min(limit, 100)) {
 				if err := shown(o, line, err, printLine); err != nil {
 					return err
 				}
+
 				if limit--; limit == 0 {
 					break
 				}
 			}
+
 			return nil
 		},
 	}
@@ -438,6 +493,7 @@ the statement broke off: run the same again.`,
 	day.add(command)
 	command.Flags().StringVar(&format, "format", dayFormats[0], "of a day: "+strings.Join(dayFormats, ", "))
 	command.Flags().StringVar(&output, "output", "", "file for the statement of a day; empty: standard output")
+
 	return command
 }
 
@@ -446,6 +502,7 @@ func not(command *cobra.Command, flag string) error {
 	if command.Flags().Changed(flag) {
 		return fmt.Errorf("--%s: not with these arguments", flag)
 	}
+
 	return nil
 }
 
@@ -463,27 +520,33 @@ func participantsCommand(o *options) *cobra.Command {
 			}
 			o.started = true
 			var wrong []string
+
 			for participant, err := range all {
 				if err := shown(o, participant, err, printParticipant); err != nil {
 					return err
 				}
+
 				if participant.ThreeLegs != nil && !participant.ThreeLegs.Holds {
 					wrong = append(wrong, participant.ISPB)
 				}
 			}
+
 			if len(arguments) == 0 {
 				issuance, err := o.api.Issuance(command.Context())
 				if err != nil {
 					return err
 				}
+
 				if !issuance.Holds {
 					return fmt.Errorf("ISSUANCE DIFFERS by %s: central-bank money moved without an act, whatever the books of single banks say; stop, and run make audit",
 						reais(issuance.DifferenceCentavos))
 				}
 			}
+
 			if len(wrong) > 0 {
 				return fmt.Errorf("the books of %s do not agree: run make audit", strings.Join(wrong, ", "))
 			}
+
 			return nil
 		},
 	}
@@ -495,9 +558,11 @@ func ofBank(count cobra.PositionalArgs) cobra.PositionalArgs {
 		if len(arguments) == 0 {
 			return nil
 		}
+
 		if _, err := pix.ParseISPB(arguments[0]); err != nil {
 			return fmt.Errorf("ISPB: %w", err)
 		}
+
 		return nil
 	})
 }
@@ -506,5 +571,6 @@ func endToEndID(what, text string) error {
 	if _, err := pix.ParseEndToEndID(text); err != nil {
 		return fmt.Errorf("%s %q: %w", what, text, err)
 	}
+
 	return nil
 }

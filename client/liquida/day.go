@@ -34,12 +34,15 @@ func (d *dayFlags) check() error {
 	if _, err := pix.ParseISPB(d.participant); err != nil {
 		return fmt.Errorf("--participant %q: %w", d.participant, err)
 	}
+
 	if _, err := pix.ParseDay(d.day); err != nil {
 		return fmt.Errorf("--day: %w", err)
 	}
+
 	if _, err := time.Parse(time.RFC3339Nano, d.until); d.until != "" && err != nil {
 		return fmt.Errorf("--until %q: it must be a time as in RFC 3339", d.until)
 	}
+
 	return nil
 }
 
@@ -48,6 +51,7 @@ func (d *dayFlags) check() error {
 func (o *options) printDay(ctx context.Context, d dayFlags, format, output string) error {
 	to := newProgress(o.out, "statement of "+d.day)
 	var file *os.File
+
 	if output != "" {
 		var err error
 		if file, err = os.CreateTemp(filepath.Dir(output), filepath.Base(output)+".*"); err != nil {
@@ -58,16 +62,20 @@ func (o *options) printDay(ctx context.Context, d dayFlags, format, output strin
 		to.to = file
 	}
 	o.started = true
+
 	err := o.api.CopyDay(ctx, client.Day{Participant: d.participant, Day: d.day, Until: d.until, Format: format}, to)
 	if client.Unfinished(err) {
 		return &openOutcome{err}
 	}
+
 	if err != nil || file == nil {
 		return err
 	}
+
 	if err := file.Close(); err != nil {
 		return err
 	}
+
 	return os.Rename(file.Name(), output)
 }
 
@@ -75,6 +83,7 @@ func checkFormat(format string) error {
 	if !slices.Contains(dayFormats, format) {
 		return fmt.Errorf("--format is %q: it must be one of %s", format, strings.Join(dayFormats, ", "))
 	}
+
 	return nil
 }
 
@@ -95,10 +104,12 @@ func newProgress(to io.Writer, what string) *progress {
 
 func (p *progress) Write(text []byte) (int, error) {
 	p.lines += bytes.Count(text, []byte{'\n'})
+
 	p.bytes += int64(len(text))
 	if now := time.Now(); now.Sub(p.last) >= progressEvery {
 		p.last = now
 		fmt.Fprintf(os.Stderr, "%s: %d lines, %d MB\n", p.what, p.lines, p.bytes>>20)
 	}
+
 	return p.to.Write(text)
 }

@@ -20,21 +20,25 @@ func TestTheClientsAccountsAndIDsAreThePaymentSystems(t *testing.T) {
 	} {
 		parts := strings.Split(text, "/")
 		want := pix.Account{ISPB: pix.ISPB(parts[0]), Branch: parts[1], Number: parts[2]}.Validate()
+
 		account, err := client.ParseAccount(text)
 		if (err == nil) != (want == nil) || err == nil && account.String() != text {
 			t.Errorf("%q is %v (%v), of the payment system: %v", text, account, err, want)
 		}
 	}
 	last := ""
+
 	for range 1000 {
 		id, err := client.NewEndToEndID(client.Account{ISPB: "10000001", Branch: "0001", Number: "1"})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		parsed, err := pix.ParseEndToEndID(id)
 		if err != nil || parsed.Payer() != "10000001" || time.Since(parsed.Time()).Abs() > 2*time.Minute {
 			t.Fatalf("%s: %v %v", id, parsed, err)
 		}
+
 		if ordered := id[:26]; ordered < last {
 			t.Fatalf("%s comes before %s", ordered, last)
 		} else {

@@ -30,6 +30,7 @@ central bank those of every bank: the first key of a bank is named by the centra
 				return err
 			}
 			text := hex.EncodeToString(digest[:])
+
 			return o.show(map[string]string{"digest": text}, func() { fmt.Fprintln(o.out, text) })
 		},
 	}, o.secretAct("name ISPB FILE|DIGEST", client.NameKey, "Name a key: it is in use within two seconds", `Name a key by its file or its digest: it is in use within two seconds. A bank has at most eight
@@ -41,6 +42,7 @@ keys in use. What another bank has named does no harm: a key begins with its hol
 				fmt.Fprintln(w, digest)
 			}
 		}))
+
 	return command
 }
 
@@ -64,6 +66,7 @@ fingerprints. The central bank revokes them.`,
 				fmt.Fprintf(w, "%s  %s\n", seal.Digest, state)
 			}
 		}))
+
 	return command
 }
 
@@ -80,17 +83,21 @@ func digestOf(ispb, argument string, files bool) (string, error) {
 	if digest, err := hex.DecodeString(argument); err == nil && len(digest) == len(keys.Digest{}) {
 		return hex.EncodeToString(digest), nil
 	}
+
 	if !files {
 		return "", fmt.Errorf("DIGEST %q: it must be 48 hexadecimal digits", argument)
 	}
+
 	key, err := keys.ReadFile(argument)
 	if err != nil {
 		return "", fmt.Errorf("FILE|DIGEST: it must be 48 hexadecimal digits, or a file with a key: %w", err)
 	}
+
 	if keys.HolderOf(key) != ispb {
 		return "", fmt.Errorf("FILE %s does not hold a key of %s", argument, ispb)
 	}
 	digest := keys.DigestOf(key)
+
 	return hex.EncodeToString(digest[:]), nil
 }
 

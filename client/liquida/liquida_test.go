@@ -124,18 +124,22 @@ func TestBadUsageSendsNothing(t *testing.T) {
 func TestAKeyIsMade(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	made := liquida(t, "key", "make", "10000006", file).Is(t, exitDone, "")
+
 	key, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sum := sha256.Sum256(bytes.TrimSpace(key))
 	if want := hex.EncodeToString(sum[:24]) + "\n"; made.Out != want || !strings.HasPrefix(string(key), "10000006.") {
 		t.Errorf("%s, want %s", made.Out, want)
 	}
+
 	if about, err := os.Stat(file); err != nil || about.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v: others can read it", about, err)
 	}
 	liquida(t, "key", "make", "10000006", file).Is(t, exitBadUsage, "exists")
+
 	if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, key) {
 		t.Errorf("the key was written over: %v", err)
 	}
@@ -173,12 +177,14 @@ func TestAmounts(t *testing.T) {
 			t.Errorf("%s is read as %d, not %d (%v)", text, got, want, err)
 		}
 	}
+
 	for _, text := range []string{"", ".", "1.", "1.2", "1,000", "1,234.56", "0x1", "99999999999999999", "1,23",
 		"-1.00", "1.234", "1e2.00", "99999999999999999.00", " 1.00", "١.٠٠"} {
 		if got, err := centavos(text); err == nil {
 			t.Errorf("%q is read as %d", text, got)
 		}
 	}
+
 	for amount, want := range map[int64]string{0: "BRL 0.00", 5: "BRL 0.05", -1234: "-BRL 12.34",
 		123456789: "BRL 1,234,567.89", 100000: "BRL 1,000.00", math.MinInt64: "-BRL 92,233,720,368,547,758.08"} {
 		if got := reais(amount); got != want {
@@ -206,6 +212,7 @@ func TestAnActWithoutAnAnswerSaysHowToRepeatIt(t *testing.T) {
 	} {
 		got := liquida(t, append(strings.Fields(command), "--retry-for", "0s")...).Is(t, exitUnknown,
 			"liquida "+cmp.Or(repeat, command)+" --id ")
+
 		id := got.Err[strings.LastIndex(got.Err, " ")+1:]
 		if !actID.MatchString(strings.TrimSpace(id)) {
 			t.Errorf("%q", got.Err)
@@ -218,6 +225,7 @@ func TestAnActShowsItsDigest(t *testing.T) {
 	var out strings.Builder
 	printAct(&out, client.Act{Participant: "10000001", Act: client.RevokeKey, By: "central-bank",
 		Digest: strings.Repeat("ab", 24)})
+
 	if !strings.Contains(out.String(), strings.Repeat("ab", 24)) {
 		t.Error(out.String())
 	}
@@ -242,11 +250,13 @@ func TestTopFitsATerminal(t *testing.T) {
 		{ISPB: "10000004", State: "suspended", Paid: 199_998, PaidCentavos: math.MaxInt64 / 100,
 			ReserveCentavos: math.MaxInt64, HeldCentavos: math.MaxInt64},
 	}, time.Second)
+
 	for line := range strings.Lines(out.String()) {
 		if length := len(strings.TrimRight(line, "\n")); length > settings.Columns {
 			t.Errorf("%d columns: %s", length, line)
 		}
 	}
+
 	for _, want := range []string{"129,998 settled/s", "100,599 rejected/s", "BRL 123,456,789.01/s, held 1,999,999.98",
 		" 10,000,000,000.00 ", " 61,728,394.50 ", "10000003 suspended", " 922,337,203 M ", " 92,233,720,368 M "} {
 		if !strings.Contains(out.String(), want) {
@@ -266,22 +276,27 @@ func TestTopCountsARedeliveryOnce(t *testing.T) {
 	report("E2", client.Rejected)
 	report("E1", client.Settled)
 	report("E2", client.Rejected)
+
 	if row := passed.banks["10000001"]; row.Paid != 1 || row.PaidCentavos != 5 || row.Rejected != 1 ||
 		passed.banks["10000002"].Received != 1 {
 		t.Errorf("counted was %+v, but each outcome is one", row)
 	}
 	passed.next()
 	report("E1", client.Settled)
+
 	if len(passed.banks) != 0 {
 		t.Error("what the last interval counted is counted again")
 	}
+
 	for i := range 3 * countedMax {
 		report(fmt.Sprint("D", i), client.Settled)
 	}
+
 	if kept := len(passed.counted) + len(passed.before); kept > 2*countedMax {
 		t.Errorf("%d ids are kept", kept)
 	}
 	report(fmt.Sprint("D", 3*countedMax-countedMax), client.Settled)
+
 	if paid := passed.banks["10000001"].Paid; paid != 3*countedMax {
 		t.Errorf("%d payments are counted", paid)
 	}
@@ -300,6 +315,7 @@ func TestTraceIsInTheOrderOfTime(t *testing.T) {
 	})
 	text := out.String()
 	last := -1
+
 	for _, want := range []string{"E1  settled", "12:00:01.000000", "held BRL 12.34", "+2s  settled",
 		"+5s  return D1 of BRL 2.34 for MD06: rejected AC06", "leg 1  posted"} {
 		at := strings.Index(text, want)
@@ -325,6 +341,7 @@ func TestAnErrorFitsATerminal(t *testing.T) {
 		!strings.Contains(text, "\n  code: AM01, the amount is zero\n  request: 7\n") {
 		t.Errorf("%s", text)
 	}
+
 	for line := range strings.SplitSeq(said("liquida pay", err, true), "\n") {
 		if len(line) > settings.Columns {
 			t.Errorf("%d columns: %s", len(line), line)

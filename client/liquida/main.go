@@ -66,13 +66,16 @@ func run(ctx context.Context, arguments []string) int {
 	root.InitDefaultHelpCmd()
 	refuseWrongWords(root)
 	root.SetArgs(arguments)
+
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		fmt.Fprint(os.Stderr, said(command.CommandPath(), err, onTerminal(os.Stderr)))
+
 		if problem, is := errors.AsType[*client.Problem](err); is && problem.Status == http.StatusUnauthorized {
 			fmt.Fprintln(os.Stderr, "Give the participant's key with --key-file or LIQUIDA_KEY_FILE, such as .stack/keys/10000001 after make up, or its certificate with --cert and --key.")
 		}
 	}
+
 	switch {
 	case err == nil:
 		return exitDone
@@ -84,6 +87,7 @@ func run(ctx context.Context, arguments []string) int {
 	case unknown(ctx, err):
 		return exitUnknown
 	}
+
 	return exitNot
 }
 
@@ -91,21 +95,27 @@ func run(ctx context.Context, arguments []string) int {
 // print the help and call that done.
 func refuseWrongWords(group *cobra.Command) {
 	var names []string
+
 	for _, command := range group.Commands() {
 		refuseWrongWords(command)
+
 		if command.IsAvailableCommand() {
 			names = append(names, command.Name())
 		}
 	}
+
 	if group.Name() == "help" {
 		group.Args = func(_ *cobra.Command, words []string) error {
 			if _, rest, err := group.Root().Find(words); err != nil || len(rest) > 0 {
 				return fmt.Errorf("%q is no command", strings.Join(words, " "))
 			}
+
 			return nil
 		}
+
 		return
 	}
+
 	if len(names) == 0 || group.Runnable() || group == group.Root() {
 		return
 	}
@@ -113,6 +123,7 @@ func refuseWrongWords(group *cobra.Command) {
 		if len(words) == 0 {
 			words = []string{""}
 		}
+
 		return fmt.Errorf("the command is %q: it must be %s", words[0], strings.Join(names, ", "))
 	}
 	group.RunE = func(*cobra.Command, []string) error { return nil } // Args never passes
@@ -125,9 +136,11 @@ func said(path string, err error, terminal bool) string {
 	if problem, is := errors.AsType[*client.Problem](err); is && problem.Code != "" {
 		text = strings.Replace(text, "\n  code: "+problem.Code, "\n  code: "+reason(problem.Code), 1)
 	}
+
 	if !terminal {
 		return text + "\n"
 	}
+
 	return settings.Lines(text)
 }
 

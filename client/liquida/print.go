@@ -24,10 +24,12 @@ func centavos(text string) (int64, error) {
 			text)
 	}
 	reais, decimals, _ := strings.Cut(text, ".")
+
 	amount, err := strconv.ParseInt(reais+cmp.Or(decimals, "00"), 10, 64)
 	if err == nil && amount == 0 {
 		err = fmt.Errorf("AMOUNT %q: it must be at least 0.01", text)
 	}
+
 	return amount, err
 }
 
@@ -38,6 +40,7 @@ func reason(code string) string {
 	if parsed, err := pix.ParseReason(code); err == nil && parsed.Meaning() != "" {
 		return code + ", " + parsed.Meaning()
 	}
+
 	return code
 }
 
@@ -46,20 +49,25 @@ func printState(w io.Writer, s client.PaymentState) {
 	if s.ReasonCode != "" && s.Status == client.Rejected {
 		text += " " + reason(s.ReasonCode)
 	}
+
 	if s.Payer != nil && s.Payee != nil {
 		text += fmt.Sprintf("  %s from %s to %s", reais(s.AmountCentavos), s.Payer, s.Payee)
 	}
+
 	if s.DecidedAt != nil {
 		text += "  " + s.DecidedAt.Format(time.RFC3339)
 	}
 	fmt.Fprintln(w, text)
+
 	if s.ReturnedCentavos > 0 {
 		fmt.Fprintf(w, "  returned %s of %s\n", reais(s.ReturnedCentavos), reais(s.AmountCentavos))
 	}
+
 	if d := s.DeadLetter; d != nil {
 		fmt.Fprintf(w, "  another message with this id, of %s, became a dead letter: %s\n", reais(d.AmountCentavos),
 			reason(d.ReasonCode))
 	}
+
 	for _, r := range s.Returns {
 		state := r.Status
 		if r.ReasonCode != "" {
@@ -89,6 +97,7 @@ func printLine(w io.Writer, l client.StatementLine) {
 	if l.Direction == "debit" {
 		sign = "-"
 	}
+
 	what := cmp.Or(l.ReturnID, l.EndToEndID)
 	if what == "" {
 		what = "code " + strconv.Itoa(l.Code)
@@ -106,14 +115,17 @@ func printParticipant(w io.Writer, p client.Participant) {
 			books = "BOOKS DIFFER by " + reais(p.ThreeLegs.DifferenceCentavos)
 		}
 	}
+
 	if p.State != "active" {
 		books += "  " + strings.ToUpper(p.State)
 	}
 	fmt.Fprintf(w, "%s  reserve %s  transit %s  %s\n", p.ISPB, reais(p.Reserve.PostedCentavos),
 		reais(p.Transit.PostedCentavos), books)
+
 	if p.PaymentCapCentavos > 0 {
 		fmt.Fprintf(w, "  cap on a payment %s\n", reais(p.PaymentCapCentavos))
 	}
+
 	for _, c := range p.OutflowCaps {
 		fmt.Fprintf(w, "  cap by %s %s in %v: %s is left\n", c.When, reais(c.CapCentavos),
 			time.Duration(c.WindowSeconds)*time.Second, reais(c.LeftCentavos))

@@ -49,16 +49,19 @@ is not over, no response, or a statement that broke off, 4 it failed: refused, o
 				return err
 			}
 			first, _ := pix.ParseDay(r.of.day) // checked
+
 			last, err := pix.ParseDay(cmp.Or(r.last, r.of.day))
 			if err != nil || last.Begins().Before(first.Begins()) {
 				return fmt.Errorf("--last-day %q: it must be a day, not before --day %s", r.last, r.of.day)
 			}
+
 			return failed(command.Context(), r.run(command.Context(), first, last))
 		},
 	}
 	r.of.add(command)
 	command.Flags().StringVar(&r.book, "book", "", "file of the book, CSV")
 	command.Flags().StringVar(&r.last, "last-day", "", "last day of the book; empty: --day")
+
 	return command
 }
 
@@ -87,6 +90,7 @@ func failed(ctx context.Context, err error) error {
 	if err == nil || errors.As(err, new(*differences)) || errors.As(err, new(*badBook)) || unknown(ctx, err) {
 		return err
 	}
+
 	return &notCompared{err}
 }
 
@@ -115,6 +119,7 @@ func (e entry) String() string {
 	if centavos < 0 {
 		direction, centavos = "debit", -centavos
 	}
+
 	return fmt.Sprintf("%s %s %s, %s", e.state, direction, reais(centavos), e.place)
 }
 
@@ -130,6 +135,7 @@ func (r *reconciliation) run(ctx context.Context, first, last pix.Day) (err erro
 		return err
 	}
 	defer os.RemoveAll(folder)
+
 	for n := range bookParts {
 		file, err := os.Create(fmt.Sprintf("%s/%d", folder, n))
 		if err != nil {
@@ -138,39 +144,47 @@ func (r *reconciliation) run(ctx context.Context, first, last pix.Day) (err erro
 		defer file.Close()
 		r.parts = append(r.parts, &part{file, bufio.NewWriterSize(file, 16<<10)})
 	}
+
 	book, err := os.Open(r.book)
 	if err != nil {
 		return &badBook{fmt.Errorf("--book: %w", err)}
 	}
 	defer book.Close()
+
 	if err := r.readBook(book); err != nil {
 		return fmt.Errorf("--book %s: %w", r.book, err)
 	}
 	o := r.options
 	o.started = true
+
 	for day := first; !last.Begins().Before(day.Begins()); day = day.Next() {
 		until := ""
 		if day == last {
 			until = r.of.until
 		}
+
 		if err := r.readDay(ctx,
 			client.Day{Participant: r.of.participant, Day: day.String(), Until: until, Format: "csv"}); err != nil {
 			if client.Unfinished(err) {
 				err = &openOutcome{err}
 			}
+
 			return err
 		}
 	}
+
 	for _, part := range r.parts {
 		if err := r.compare(ctx, part); err != nil {
 			return err
 		}
 	}
+
 	said := fmt.Sprintf("%d entries in the book, %d in the ledger", r.here, r.there)
 	if r.differences > 0 {
 		return &differences{fmt.Errorf("differences: %d; %s", r.differences, said)}
 	}
 	fmt.Fprintf(os.Stderr, "no difference; %s\n", said)
+
 	return nil
 }
 
@@ -182,26 +196,31 @@ var transferID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 func (r *reconciliation) readBook(from io.Reader) error {
 	rows := csv.NewReader(bufio.NewReaderSize(from, 1<<16))
 	rows.ReuseRecord = true
+
 	header, err := rows.Read()
 	if err != nil {
 		return &badBook{fmt.Errorf("it has no header: %w", err)}
 	}
+
 	var places [4]int
 	for i, name := range bookColumns {
 		if places[i] = slices.Index(header, name); places[i] >= 0 && slices.Contains(header[places[i]+1:], name) {
 			return &badBook{fmt.Errorf("the header is %q: it names %s twice, and only one can be right",
 				strings.Join(header, ","), name)}
 		}
+
 		if places[i] < 0 {
 			return &badBook{fmt.Errorf("the header is %q: it must name %s", strings.Join(header, ","),
 				strings.Join(bookColumns, ", "))}
 		}
 	}
+
 	for {
 		row, err := rows.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return &badBook{err}
 		}
@@ -210,20 +229,25 @@ func (r *reconciliation) readBook(from io.Reader) error {
 			return &badBook{fmt.Errorf("line %d: %s is %q: it must be %s", line, bookColumns[column],
 				row[places[column]], rule)}
 		}
+
 		e := entry{id: strings.Clone(row[places[0]]), state: strings.Clone(row[places[3]]),
 			place: "line " + strconv.Itoa(line)}
 		if _, err := pix.ParsePaymentOrReturnID(e.id); err != nil && !transferID.MatchString(e.id) {
 			return wrong(0, "an EndToEndId, the id of a return, or 32 hexadecimal digits")
 		}
+
 		if e.state != client.Settled && e.state != client.Rejected {
 			return wrong(3, "settled or rejected")
 		}
+
 		if e.centavos, err = strconv.ParseInt(row[places[2]], 10, 64); err != nil || e.centavos < 1 {
 			return wrong(2, "an integer of at least 1")
 		}
+
 		if e.centavos, err = signed(row[places[1]], e.centavos); err != nil {
 			return wrong(1, "credit or debit")
 		}
+
 		r.here++
 		if err := r.put("here", e); err != nil {
 			return err
@@ -238,6 +262,7 @@ func signed(direction string, centavos int64) (int64, error) {
 	case "debit":
 		return -centavos, nil
 	}
+
 	return 0, fmt.Errorf("%q is no direction", direction)
 }
 
@@ -246,6 +271,7 @@ func (r *reconciliation) put(side string, e entry) error {
 	_, _ = io.WriteString(hash, e.id) // a hash has no errors
 	_, err := fmt.Fprintf(r.parts[hash.Sum32()%bookParts].to, "%s,%s,%d,%s,%s\n", side, e.id, e.centavos,
 		e.state, e.place)
+
 	return err
 }
 
@@ -263,36 +289,45 @@ func (r *reconciliation) readDay(ctx context.Context, day client.Day) error {
 	rows.ReuseRecord = true
 	rows.FieldsPerRecord = -1 // the API may add columns
 	last := ""
+
 	for {
 		row, err := rows.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if last = row[0]; last != "line" {
 			continue
 		}
+
 		if len(row) < 7 {
 			return fmt.Errorf("the statement has a line of %d columns: is %s Liquida's address?", len(row), r.url)
 		}
+
 		e := entry{id: strings.Clone(row[3]), state: client.Settled, place: "at " + row[1] + " with " + row[4]}
 		if e.centavos, err = strconv.ParseInt(row[6], 10, 64); err == nil {
 			e.centavos, err = signed(row[5], e.centavos)
 		}
+
 		if err != nil {
 			return fmt.Errorf("the statement has the line %q: %w", strings.Join(row, ","), err)
 		}
+
 		r.there++
 		if err := r.put("there", e); err != nil {
 			return err
 		}
 	}
+
 	if last != "closing" {
 		return fmt.Errorf("the statement of %s does not end with its closing balance: is %s Liquida's address?",
 			day.Day, r.url)
 	}
+
 	return <-copied
 }
 
@@ -301,15 +336,18 @@ func (r *reconciliation) compare(ctx context.Context, p *part) error {
 	if err := p.to.Flush(); err != nil {
 		return err
 	}
+
 	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	book := map[string]entry{}
+
 	lines := bufio.NewScanner(p.file)
 	for lines.Scan() {
 		fields := strings.SplitN(lines.Text(), ",", 5)
 		e := entry{id: fields[1], state: fields[3], place: fields[4]}
 		e.centavos, _ = strconv.ParseInt(fields[2], 10, 64) // it was written as a number
+
 		other, found := book[e.id]
 		switch {
 		case fields[0] == "here" && found && e.state == client.Rejected: // it moved nothing
@@ -321,30 +359,36 @@ func (r *reconciliation) compare(ctx context.Context, p *part) error {
 			book[e.id] = e
 		default:
 			delete(book, e.id)
+
 			if err := r.tell(compared(other, e)); err != nil {
 				return err
 			}
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		return err
 	}
 	var rest []entry
+
 	for _, e := range book {
 		if e.state == client.Settled { // what was rejected moved nothing, and the ledger says the same
 			rest = append(rest, e)
 		}
 	}
 	slices.SortFunc(rest, func(a, b entry) int { return cmp.Compare(a.id, b.id) })
+
 	for _, e := range rest {
 		d, err := r.missingThere(ctx, e)
 		if err != nil {
 			return err
 		}
+
 		if err := r.tell(d); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -362,6 +406,7 @@ func compared(here, there entry) difference {
 	case here.centavos != there.centavos:
 		d.Kind = "other-amount"
 	}
+
 	return d
 }
 
@@ -372,14 +417,17 @@ func (r *reconciliation) missingThere(ctx context.Context, e entry) (difference,
 	if e.twice {
 		d.Kind = "twice-here"
 	}
+
 	if r.asked++; r.asked > asksMax || transferID.MatchString(e.id) {
 		return d, nil
 	}
+
 	what := "payment"
 	if _, notReturn := pix.ParseReturnID(e.id); notReturn == nil {
 		what = "return"
 	}
 	s, err := r.stateOf(ctx, e.id)
+
 	problem, isProblem := errors.AsType[*client.Problem](err)
 	switch {
 	case isProblem && problem.Status/100 == 4 && !client.TryAgain(err):
@@ -397,6 +445,7 @@ func (r *reconciliation) missingThere(ctx context.Context, e entry) (difference,
 	case s.DecidedAt != nil:
 		d.There = "settled at " + s.DecidedAt.UTC().Format("2006-01-02T15:04:05.000Z")
 	}
+
 	return d, nil
 }
 
@@ -411,10 +460,12 @@ func (r *reconciliation) tell(d difference) (err error) {
 		if d.Here != "" {
 			text += "\n  here:  " + d.Here
 		}
+
 		if d.There != "" {
 			text += "\n  there: " + d.There
 		}
 		_, err = fmt.Fprintln(r.out, text)
 	})
+
 	return cmp.Or(shown, err)
 }

@@ -30,15 +30,18 @@ func reconcileWith(t *testing.T, book, statement []string, states map[string]str
 				return
 			}
 			fmt.Fprint(w, states[name])
+
 			return
 		}
 		fmt.Fprintf(w, "record,at,kind,id,counterparty,direction,amount_centavos,balance_centavos,count\nopening,2026-01-02T03:00:00Z,,,,,,1000,\n")
+
 		for _, line := range statement {
 			fmt.Fprintf(w, "line,2026-01-02T12:00:00Z,payment,%s,0,\n", line)
 		}
 		fmt.Fprintf(w, "closing,2026-01-03T03:00:00Z,,,,,,935,%d\n", len(statement))
 	}))
 	defer server.Close()
+
 	path := filepath.Join(t.TempDir(), "book.csv")
 	if err := os.WriteFile(path, []byte("id,direction,amount_centavos,state\n"+strings.Join(book, "\n")),
 		0o600); err != nil {
@@ -48,6 +51,7 @@ func reconcileWith(t *testing.T, book, statement []string, states map[string]str
 		path}, more...)
 	out := kit.Run(t, []string{"LIQUIDA_URL=" + server.URL, "LIQUIDA_KEY_FILE="}, arguments...)
 	var told []difference
+
 	for decoder := json.NewDecoder(strings.NewReader(out.Out)); decoder.More(); {
 		var d difference
 		if err := decoder.Decode(&d); err != nil {
@@ -55,12 +59,14 @@ func reconcileWith(t *testing.T, book, statement []string, states map[string]str
 		}
 		told = append(told, d)
 	}
+
 	return out, told
 }
 
 // What the book has twice is told once, and what was rejected moved nothing.
 func TestADuplicateInTheBookIsOneDifference(t *testing.T) {
 	const settled, rejected = ",debit,100,settled", ",debit,100,rejected"
+
 	there := id(1) + ",10000002,debit,100"
 	for _, c := range []struct {
 		name      string
@@ -83,14 +89,17 @@ func TestADuplicateInTheBookIsOneDifference(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, told := reconcileWith(t, c.book, c.statement, nil)
+
 			var kinds []string
 			for _, d := range told {
 				kinds = append(kinds, d.Kind)
 			}
+
 			code := exitNot
 			if c.want == "" {
 				code = exitDone
 			}
+
 			if out.Is(t, code); strings.Join(kinds, " ") != c.want {
 				t.Errorf("told %+v, want %q", told, c.want)
 			}
@@ -119,18 +128,21 @@ func TestMissingThereSaysWhatTheLedgerSays(t *testing.T) {
 		id(6): {Kind: "other-state", There: "rejected"},
 		id(7): {Kind: "missing-there"},
 	}
+
 	var book []string
 	for n := range len(want) {
 		book = append(book, id(n+1)+",debit,100,settled")
 	}
 	out, told := reconcileWith(t, book, nil, states, "--until", "2026-01-02T15:00:00Z")
 	out.Is(t, exitNot, fmt.Sprintf("differences: %d", len(want)))
+
 	for _, d := range told {
 		if w := want[d.ID]; d.Kind != w.Kind || d.There != w.There {
 			t.Errorf("told %+v, want %+v", d, w)
 		}
 		delete(want, d.ID)
 	}
+
 	if len(want) > 0 {
 		t.Errorf("not told: %v", want)
 	}
@@ -142,6 +154,7 @@ func TestAFailedComparisonIsNoDifference(t *testing.T) {
 	if err := os.WriteFile(book, []byte("id,direction,amount_centavos,state\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for kind, status := range map[string]int{"not-yours": 403, "unknown-day": 404, "no-history": 409,
 		"invalid-value": 422, "broken-law": 500, "http-version": 505} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

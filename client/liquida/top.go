@@ -34,15 +34,18 @@ with exit code 0.`,
 			if err := within("--interval", interval, 500*time.Millisecond, time.Hour); err != nil {
 				return err
 			}
+
 			if count < 0 {
 				return fmt.Errorf("--count is %d: it must be 0 (no end) or more", count)
 			}
 			o.started = true
+
 			return o.top(command.Context(), interval, count)
 		},
 	}
 	command.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two tables, 500ms to 1h")
 	command.Flags().IntVar(&count, "count", 0, "end after this many tables; 0: no end")
+
 	return command
 }
 
@@ -83,6 +86,7 @@ func (t *tally) of(ispb string) *bankRow {
 	if t.banks[ispb] == nil && len(t.banks) < banksMax {
 		t.banks[ispb] = &bankRow{ISPB: ispb}
 	}
+
 	return cmp.Or(t.banks[ispb], &bankRow{})
 }
 
@@ -91,14 +95,17 @@ func (t *tally) take(s client.Settlement) {
 		return
 	}
 	_, now := t.counted[s.EndToEndID]
+
 	_, earlier := t.before[s.EndToEndID]
 	if now || earlier {
 		return
 	}
+
 	if len(t.counted) >= countedMax {
 		t.counted, t.before = map[string]struct{}{}, t.counted
 	}
 	t.counted[s.EndToEndID] = struct{}{}
+
 	payer := t.of(s.Payer.ISPB)
 	if s.Status != client.Settled {
 		payer.Rejected++
@@ -118,6 +125,7 @@ func (o *options) top(ctx context.Context, interval time.Duration, count int) er
 			mu.Lock()
 			defer mu.Unlock()
 			passed.take(s)
+
 			return false, nil
 		})
 		stop(err)
@@ -126,16 +134,19 @@ func (o *options) top(ctx context.Context, interval time.Duration, count int) er
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	since := time.Now()
+
 	for shown := 0; count == 0 || shown < count; shown++ {
 		select {
 		case <-ctx.Done():
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 				return cause
 			}
+
 			return nil
 		case <-tick.C:
 		}
 		var rows []bankRow
+
 		for p, err := range o.api.Participants(ctx) {
 			if err != nil {
 				return err
@@ -145,6 +156,7 @@ func (o *options) top(ctx context.Context, interval time.Duration, count int) er
 		}
 		mu.Lock()
 		took := time.Since(since)
+
 		for i := range rows {
 			did := passed.of(rows[i].ISPB)
 			rows[i].Paid, rows[i].Received, rows[i].Rejected, rows[i].PaidCentavos = did.Paid, did.Received,
@@ -155,13 +167,16 @@ func (o *options) top(ctx context.Context, interval time.Duration, count int) er
 		since = time.Now()
 		mu.Unlock()
 		slices.SortFunc(rows, func(a, b bankRow) int { return cmp.Compare(a.ISPB, b.ISPB) })
+
 		if redraw {
 			fmt.Fprint(o.out, "\x1b[H\x1b[J")
 		}
+
 		if err := o.showRows(rows, took); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -172,9 +187,11 @@ func (o *options) showRows(rows []bankRow, took time.Duration) error {
 				return err
 			}
 		}
+
 		return nil
 	}
 	printTop(o.out, rows, took)
+
 	return nil
 }
 
@@ -182,6 +199,7 @@ func (o *options) showRows(rows []bankRow, took time.Duration) error {
 func printTop(w io.Writer, rows []bankRow, took time.Duration) {
 	second := max(took.Seconds(), 0.001)
 	rate := func(n int) string { return pix.Thousands(int64(float64(n)/second + 0.5)) }
+
 	var all bankRow
 	for _, row := range rows {
 		all.Paid, all.Rejected, all.PaidCentavos, all.HeldCentavos = all.Paid+row.Paid, all.Rejected+row.Rejected,
@@ -193,6 +211,7 @@ func printTop(w io.Writer, rows []bankRow, took time.Duration) {
 	const columns = "%-8s %-9s %8s %8s %8s %*s %*s %*s"
 	fmt.Fprintf(w, columns+"\n", "BANK", "STATE", "PAID/s", "RECVD/s", "REJ/s", paidAmount, "PAID BRL/s", reserveAmount,
 		"RESERVE BRL", heldAmount, "HELD BRL")
+
 	for _, row := range rows {
 		line := fmt.Sprintf(columns, row.ISPB, row.State, rate(row.Paid), rate(row.Received), rate(row.Rejected),
 			paidAmount, fitted(int64(float64(row.PaidCentavos)/second), paidAmount), reserveAmount,
@@ -219,9 +238,11 @@ func fitted(centavos int64, width int) string {
 	if len(text) > width {
 		text = text[:len(text)-len(".00")]
 	}
+
 	if len(text) > width {
 		text = text[:len(text)-len(",000,000")] + " M"
 	}
+
 	return text
 }
 
@@ -241,6 +262,7 @@ func paint(colour, text string) string {
 	if !colours() {
 		return text
 	}
+
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 

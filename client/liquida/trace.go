@@ -28,6 +28,7 @@ status prints it.`,
 			}
 			o.started = true
 			state, err := o.api.Payment(command.Context(), arguments[0])
+
 			return o.known(paymentOutcome(state), err, printTrace)
 		},
 	}
@@ -46,6 +47,7 @@ func momentsOf(s client.PaymentState) (all []moment) {
 			all = append(all, moment{*s.ExpiresAt, "the ledger ends the hold, if nobody does before"})
 		}
 	}
+
 	if s.DecidedAt != nil {
 		what := s.Status
 		if s.ReasonCode != "" {
@@ -53,6 +55,7 @@ func momentsOf(s client.PaymentState) (all []moment) {
 		}
 		all = append(all, moment{*s.DecidedAt, what})
 	}
+
 	for _, r := range s.Returns {
 		what := fmt.Sprintf("return %s of %s for %s: %s", r.ReturnID, reais(r.AmountCentavos),
 			r.ReturnReasonCode, r.Status)
@@ -61,20 +64,24 @@ func momentsOf(s client.PaymentState) (all []moment) {
 		}
 		all = append(all, moment{*cmp.Or(r.DecidedAt, &r.ReservedAt), what})
 	}
+
 	if d := s.DeadLetter; d != nil {
 		all = append(all, moment{d.At,
 			fmt.Sprintf("another message with this id, of %s, became a dead letter: %s", reais(d.AmountCentavos),
 				reason(d.ReasonCode))})
 	}
 	slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
+
 	return all
 }
 
 func printTrace(w io.Writer, s client.PaymentState) {
 	fmt.Fprintf(w, "%s  %s\n", s.EndToEndID, coloured(s.Status))
+
 	if s.Payer != nil && s.Payee != nil {
 		fmt.Fprintf(w, "%s from %s to %s\n", reais(s.AmountCentavos), s.Payer, s.Payee)
 	}
+
 	moments := momentsOf(s)
 	for i, m := range moments {
 		after := ""
@@ -83,6 +90,7 @@ func printTrace(w io.Writer, s client.PaymentState) {
 		}
 		fmt.Fprintf(w, "  %s  %12s  %s\n", m.at.UTC().Format("2006-01-02T15:04:05.000000Z"), after, m.what)
 	}
+
 	for _, leg := range s.Legs {
 		fmt.Fprintf(w, "  leg %d  %-8s  %18s  %s → %s\n", leg.Leg, leg.State, reais(leg.AmountCentavos),
 			leg.Debit, leg.Credit)

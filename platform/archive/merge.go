@@ -33,19 +33,23 @@ func writeRows[R any](file io.Writer, kind int, parts iter.Seq[[]R]) error {
 	if kind == payments {
 		options = append(options, parquet.BloomFilters(parquet.SplitBlockFilter(bitsOfID, "id")))
 	}
+
 	writer, group := parquet.NewGenericWriter[R](file, options...), 0
 	for part := range parts {
 		if group >= groupRows {
 			group = 0
+
 			if err := writer.Flush(); err != nil {
 				return err
 			}
 		}
+
 		group += len(part)
 		if _, err := writer.Write(part); err != nil {
 			return err
 		}
 	}
+
 	return writer.Close()
 }
 
@@ -58,9 +62,11 @@ func Merge(ctx context.Context, store Store, end Manifest) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = merge(ctx, store, end)
 	}
+
 	if err != nil {
 		return fmt.Errorf("the day %s: %w", end.Day, err)
 	}
+
 	return sweep(ctx, store, end.Day)
 }
 
@@ -70,20 +76,24 @@ func merge(ctx context.Context, store Store, end Manifest) error {
 	}) {
 		return cmp.Or(err, errors.New("it is not over: no day after it is in the archive"))
 	}
+
 	places, err := placesOf(store, end.Day)
 	if err != nil {
 		return err
 	}
+
 	if len(places) == 0 || places[len(places)-1].Manifest != end {
 		return fmt.Errorf("it does not end with the segment %s: segments were left out or added", end.Name)
 	}
 	from := &Archive{folder: store, places: places}
 	defer from.close()
+
 	for kind := range slices.Backward(folders[:]) { // payments last: until the end a query finds them twice
 		if err := from.merge(ctx, store, kind); err != nil {
 			return err
 		}
 	}
+
 	if err := verifyMerged(ctx, store, places); err != nil {
 		return err
 	}
@@ -94,18 +104,22 @@ func merge(ctx context.Context, store Store, end Manifest) error {
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	return err
 }
 
 // merge writes the file of a kind, unless it is there.
 func (a *Archive) merge(ctx context.Context, store Store, kind int) error {
 	last := &a.places[len(a.places)-1]
+
 	name := fileOf(folders[kind], last.Day, merged)
 	if last.before[kind]+last.counts()[kind] == 0 {
 		return nil
 	}
+
 	if _, err := fs.Stat(store, name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -119,6 +133,7 @@ func (a *Archive) merge(ctx context.Context, store Store, kind int) error {
 			return mergeRows[Account](ctx, a, file, kind)
 		}
 	})
+
 	return err
 }
 
@@ -132,6 +147,7 @@ func mergeRows[R any](ctx context.Context, a *Archive, file io.Writer, kind int)
 			}
 		}
 	})
+
 	return errors.Join(wrong, err)
 }
 
@@ -139,17 +155,20 @@ func mergeRows[R any](ctx context.Context, a *Archive, file io.Writer, kind int)
 func verifyMerged(ctx context.Context, folder fs.FS, places []place) error {
 	day := &Archive{folder: folder, places: slices.Clone(places)}
 	defer day.close()
+
 	previous := Manifest{Chain: places[0].Previous, To: places[0].From}
 	for i := range day.places {
 		day.places[i].merged = true
 		if err := errors.Join(ctx.Err(), places[i].Follows(previous)); err != nil {
 			return err
 		}
+
 		if _, err := day.verified(i); err != nil {
 			return fmt.Errorf("its files or those of its segments are damaged, and nothing was removed: %w", err)
 		}
 		previous = places[i].Manifest
 	}
+
 	return nil
 }
 
@@ -158,10 +177,12 @@ func verifyMerged(ctx context.Context, folder fs.FS, places []place) error {
 func sweep(ctx context.Context, store Store, day string) error {
 	for _, folder := range append(folders[:], ManifestsFolder) {
 		dir := path.Dir(fileOf(folder, day, merged))
+
 		entries, err := fs.ReadDir(store, dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if !slices.ContainsFunc(entries, func(entry fs.DirEntry) bool {
 			return strings.HasPrefix(entry.Name(), merged+".")
 		}) {
@@ -169,19 +190,23 @@ func sweep(ctx context.Context, store Store, day string) error {
 				"%s has no file of the day, and its manifests are merged: a copy from two times; nothing was removed there",
 				dir))
 		}
+
 		for _, entry := range entries {
 			name := entry.Name()
 			if strings.HasPrefix(name, merged+".") || strings.HasPrefix(name, Unfinished) && isNew(entry) {
 				continue
 			}
+
 			if err := store.Remove(ctx, dir+"/"+name); err != nil {
 				return err
 			}
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -30,11 +30,13 @@ func kept(t testing.TB, into archive.Store, segmentsOfADay,
 	payments int) (ids []pix.EndToEndID, ends []archive.Manifest) {
 	random := rand.New(rand.NewPCG(1, 2))
 	last := archive.Manifest{}
+
 	for day := range 3 {
 		for minute := range segmentsOfADay {
 			at := time.Date(2026, 2, 10+day, 15, minute, 0, 0, time.UTC)
 			s := &archive.Segment{Manifest: archive.Manifest{Ledger: "one",
 				Name: archive.NameOf(uint64(at.UnixNano()), 0), From: last.To, To: uint64(at.UnixNano()) + 60e9 - 1}}
+
 			if minute != 1 || segmentsOfADay == 1 { // one has records only
 				for i := range payments {
 					id := pix.NewEndToEndID("10000001", at, random)
@@ -49,17 +51,21 @@ func kept(t testing.TB, into archive.Store, segmentsOfADay,
 					})
 				}
 			}
+
 			if minute < 2 {
 				s.RecordRows = []archive.Record{
 					{What: "funding", Credit: "reserve/10000001", At: at.UnixNano(), ID: "a", AmountCentavos: 1e14}}
 			}
+
 			if minute == 0 && day != 1 { // a day without a new account
 				s.AccountRows = []archive.Account{
 					{Name: "reserve/10000001", CreatedAt: at.UnixNano(), ID: fmt.Sprint(day)}}
 			}
+
 			if err := s.Seal(last.Chain); err != nil {
 				t.Fatal(err)
 			}
+
 			if there, err := s.Store(t.Context(), into); err != nil || there != s.Manifest {
 				t.Fatal(there, err)
 			}
@@ -67,16 +73,19 @@ func kept(t testing.TB, into archive.Store, segmentsOfADay,
 		}
 		ends = append(ends, last)
 	}
+
 	return ids, ends
 }
 
 func verified(t testing.TB, in archive.Store) archive.Totals {
 	t.Helper()
+
 	totals, err := archive.Verify(in, func(archive.Manifest) {}, func(archive.DayEnd) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	totals.Bytes = 0
+
 	return totals
 }
 
@@ -85,6 +94,7 @@ func files(t testing.TB, in archive.Store) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	names, err := filepath.Glob(in.String() + "/*/day=*/*")
+
 	hidden, wrong := filepath.Glob(in.String() + "/*/day=*/.*")
 	for _, name := range append(names, hidden...) {
 		content, err := os.ReadFile(name)
@@ -93,14 +103,17 @@ func files(t testing.TB, in archive.Store) map[string]string {
 		}
 		found[strings.TrimPrefix(name, in.String()+"/")] = string(content)
 	}
+
 	if err := errors.Join(err, wrong); err != nil {
 		t.Fatal(err)
 	}
+
 	return found
 }
 
 func mustMerge(t testing.TB, in archive.Store, ends ...archive.Manifest) {
 	t.Helper()
+
 	for _, end := range ends {
 		if err := archive.Merge(t.Context(), in, end); err != nil {
 			t.Fatal(err)
@@ -118,6 +131,7 @@ func (s stepping) Put(ctx context.Context, name string, write func(io.Writer) er
 	if err := s.before(); err != nil {
 		return false, err
 	}
+
 	return s.Store.Put(ctx, name, write)
 }
 
@@ -125,6 +139,7 @@ func (s stepping) Remove(ctx context.Context, name string) error {
 	if err := s.before(); err != nil {
 		return err
 	}
+
 	return s.Store.Remove(ctx, name)
 }
 
@@ -135,16 +150,19 @@ func TestAMergeIsKilledOrNotAlone(t *testing.T) {
 	undisturbed := store.Folder(t.TempDir())
 	_, ends := kept(t, undisturbed, 4, 3)
 	totals := verified(t, undisturbed)
+
 	fresh := t.TempDir()
 	if err := os.CopyFS(fresh, undisturbed); err != nil {
 		t.Fatal(err)
 	}
 	mustMerge(t, undisturbed, ends[:2]...)
+
 	want := files(t, undisturbed)
 	if len(want) != 4+3+10 { // of two merged days, one without accounts; of one that is not over
 		t.Fatalf("%d files: %v", len(want), slices.Sorted(maps.Keys(want)))
 	}
 	killed := errors.New("killed")
+
 	for end := 0; ; end++ {
 		alone, two := store.Folder(t.TempDir()), store.Folder(t.TempDir())
 		if err := errors.Join(os.CopyFS(alone.String(), os.DirFS(fresh)),
@@ -152,15 +170,18 @@ func TestAMergeIsKilledOrNotAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps := 0
+
 		err := archive.Merge(t.Context(), stepping{alone, func() error {
 			if steps++; steps > end {
 				return killed
 			}
+
 			return nil
 		}}, ends[0])
 		if got := verified(t, alone); !reflect.DeepEqual(got, totals) {
 			t.Fatalf("killed before step %d, the archive has %+v, want %+v", end, got, totals)
 		}
+
 		half := filepath.Join(alone.String(), "payments", "day="+ends[0].Day, archive.Unfinished+"1")
 		if wrong := errors.Join(os.WriteFile(half, []byte("half"), 0o600),
 			os.Chtimes(half, time.Time{}, time.Now().Add(-2*time.Hour))); wrong != nil {
@@ -171,21 +192,26 @@ func TestAMergeIsKilledOrNotAlone(t *testing.T) {
 		steps = 0
 		mustMerge(t, stepping{two, func() error {
 			verified(t, two)
+
 			if steps++; steps == end+1 {
 				mustMerge(t, two, ends[0])
 			}
+
 			return nil
 		}}, ends[:2]...)
+
 		for what, is := range map[string]archive.Store{"killed": alone, "with another": two} {
 			if got := files(t, is); !maps.Equal(got, want) {
 				t.Fatalf("%s before step %d: the files are %v, want %v", what, end, slices.Sorted(maps.Keys(got)),
 					slices.Sorted(maps.Keys(want)))
 			}
 		}
+
 		if err == nil {
 			t.Logf("killed before each of %d steps", end)
 			return
 		}
+
 		if !errors.Is(err, killed) {
 			t.Fatal(err)
 		}
@@ -199,23 +225,29 @@ func TestAnArchiveIsReadWhileItIsMerged(t *testing.T) {
 	_, ends := kept(t, in, 4, 3)
 	before, totals := files(t, in), verified(t, in)
 	segments := 0
+
 	for s, err := range archive.Segments(in, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if segments++; segments == 2 {
 			mustMerge(t, in, ends[:2]...)
 		}
+
 		if there, err := s.Store(t.Context(), in); err != nil || there != s.Manifest {
 			t.Fatalf("stored again: %+v, %v", there, err)
 		}
 	}
+
 	if segments != 12 {
 		t.Errorf("%d segments", segments)
 	}
+
 	if days, err := archive.DayEnds(in); err != nil || !slices.Equal(days, ends) {
 		t.Errorf("days end with %+v, %v", days, err)
 	}
+
 	if got := files(t, in); len(got) != 17 {
 		t.Errorf("the files are %v", slices.Sorted(maps.Keys(got)))
 	}
@@ -228,9 +260,11 @@ func TestAnArchiveIsReadWhileItIsMerged(t *testing.T) {
 			}
 		}
 	}
+
 	if err := os.Remove(filepath.Join(in.String(), "manifests", "day="+ends[1].Day, "day.json")); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := verified(t, in); !reflect.DeepEqual(got, totals) {
 		t.Errorf("a copy has %+v, want %+v", got, totals)
 	}
@@ -243,13 +277,16 @@ func TestAnArchiveIsReadWhileItIsMerged(t *testing.T) {
 		os.WriteFile(filepath.Join(day, "20260210T1500Z-000.parquet"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := archive.Merge(t.Context(), in, ends[0]); err == nil ||
 		!strings.Contains(err.Error(), "a copy from two times") {
 		t.Errorf("a copy in the wrong order: %v", err)
 	}
+
 	if _, err := os.Stat(filepath.Join(day, "20260210T1500Z-000.parquet")); err != nil {
 		t.Error(err)
 	}
+
 	if err := archive.Merge(t.Context(), in, ends[2]); err == nil || !strings.Contains(err.Error(), "not over") {
 		t.Errorf("a day that is not over: %v", err)
 	}
@@ -265,22 +302,27 @@ func TestAMergedDayProvesItsRows(t *testing.T) {
 		if err != nil || len(proofs) != 1 {
 			t.Fatal(proofs, err)
 		}
+
 		return proofs
 	}
+
 	var want [][]archive.Proof
 	for _, id := range ids {
 		want = append(want, prove(id))
 	}
 	mustMerge(t, in, ends[:2]...)
+
 	for i, id := range ids {
 		got := prove(id)
 		if !reflect.DeepEqual(got, want[i]) {
 			t.Fatalf("the proof of %v is %+v, want %+v", id, got, want[i])
 		}
+
 		if row, err := got[0].Check(); err != nil || row.ID != id.String() {
 			t.Fatal(row, err)
 		}
 	}
+
 	if proofs, err := archive.Prove(in,
 		pix.NewEndToEndID("10000001", ids[0].Time(), rand.New(rand.NewPCG(3, 4)))); err != nil || len(proofs) > 0 {
 		t.Errorf("of a payment that was none: %v %v", proofs, err)
@@ -307,12 +349,14 @@ func TestADamagedDayIsFound(t *testing.T) {
 		if err != nil || len(all) != 9 {
 			t.Fatal(len(all), err)
 		}
+
 		var changed strings.Builder
 		if err := parquet.Write(&changed, change(all)); err != nil {
 			t.Fatal(err)
 		}
 		write(day, changed.String())
 	}
+
 	for what, damage := range map[string]func(){
 		"": func() { rows(func(all []archive.Payment) []archive.Payment { return all }) },
 		"its manifests say 9: rows were left out or added": func() {
@@ -341,12 +385,14 @@ func TestADamagedDayIsFound(t *testing.T) {
 		"day.json is damaged": func() { write(manifests, whole[manifests][:len(whole[manifests])-20]) },
 	} {
 		damage()
+
 		_, err := archive.Verify(in, func(archive.Manifest) {}, func(archive.DayEnd) {})
 		if err == nil && what != "" || err != nil &&
 			(what == "" || !strings.Contains(
 				strings.ReplaceAll(err.Error(), "no such file or directory", "file does not exist"), what)) {
 			t.Errorf("%q: found %v", what, err)
 		}
+
 		for name, content := range whole {
 			write(name, content)
 		}
@@ -366,16 +412,19 @@ func TestADamagedSegmentIsNotMerged(t *testing.T) {
 		}
 	}
 	write(whole[strings.Replace(name, "1502Z", "1500Z", 1)]) // as many rows of another segment
+
 	if err := archive.Merge(t.Context(), in, ends[0]); err == nil ||
 		!strings.Contains(err.Error(), "nothing was removed: segment 20260210T1502Z-000") {
 		t.Errorf("merged: %v", err)
 	}
+
 	for name := range whole {
 		if _, err := os.Stat(filepath.Join(in.String(), name)); err != nil {
 			t.Error(err)
 		}
 	}
 	write(whole[name])
+
 	if err := os.Remove(filepath.Join(in.String(), "payments", "day="+ends[0].Day, "day.parquet")); err != nil {
 		t.Fatal(err)
 	}
@@ -385,6 +434,7 @@ func TestADamagedSegmentIsNotMerged(t *testing.T) {
 	if wrong := os.Remove(filepath.Join(in.String(), ends[1].File(archive.ManifestsFolder))); wrong != nil {
 		t.Fatal(wrong)
 	}
+
 	if err := archive.Merge(t.Context(), in, ends[1]); err == nil ||
 		!strings.Contains(err.Error(), "does not end with") {
 		t.Errorf("a day without its last segment: %v", err)
@@ -394,6 +444,7 @@ func TestADamagedSegmentIsNotMerged(t *testing.T) {
 // In a bucket it is as in a folder: the first one stays, what is killed goes on, and the files are the same.
 func TestAnArchiveInABucket(t *testing.T) {
 	server := kit.StartS3(t)
+
 	in, err := store.Open(t.Context(), server.URL("of/one"))
 	if err != nil {
 		t.Fatal(err)
@@ -406,30 +457,36 @@ func TestAnArchiveInABucket(t *testing.T) {
 	want := files(t, beside)
 
 	killed := errors.New("killed")
+
 	for steps := 0; ; steps = 0 { // it takes one more step each time
 		err := archive.Merge(t.Context(), stepping{in, func() error {
 			if steps++; steps > 1 {
 				return killed
 			}
+
 			return nil
 		}}, ends[0])
 		if got := verified(t, in); !reflect.DeepEqual(got, totals) {
 			t.Fatalf("the archive has %+v, want %+v", got, totals)
 		}
+
 		if err == nil {
 			break
 		}
+
 		if !errors.Is(err, killed) {
 			t.Fatal(err)
 		}
 	}
 	mustMerge(t, stepping{in, func() error { mustMerge(t, in, ends[1]); return nil }}, ends[1])
+
 	for name, content := range want {
 		if got, err := fs.ReadFile(in, name); err != nil || string(got) != content {
 			t.Errorf("%s: %d bytes, want %d: %v", name, len(got), len(content), err)
 		}
 	}
 	count := 0
+
 	for _, folder := range []string{"payments", "records", "accounts", "manifests"} {
 		days, err := fs.ReadDir(in, folder)
 		for _, day := range days {
@@ -437,13 +494,16 @@ func TestAnArchiveInABucket(t *testing.T) {
 			err = errors.Join(err, wrong)
 			count += len(found)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if count != len(want) {
 		t.Errorf("%d files, want %d", count, len(want))
 	}
+
 	if proofs, err := archive.Prove(in, ids[0]); err != nil || len(proofs) != 1 {
 		t.Error(proofs, err)
 	}
@@ -451,6 +511,7 @@ func TestAnArchiveInABucket(t *testing.T) {
 	for name, size := range map[string]int{"x/whole": 5 << 20, "x/in-parts": 20 << 20} {
 		for i, content := range []string{"a", "b"} {
 			half := errors.New("half")
+
 			write := func(file io.Writer) error {
 				_, err := io.WriteString(file, strings.Repeat(content, size))
 				return err
@@ -460,6 +521,7 @@ func TestAnArchiveInABucket(t *testing.T) {
 			}); !errors.Is(err, half) {
 				t.Error(err)
 			}
+
 			created, err := in.Put(t.Context(), name, write)
 			if got, wrong := fs.ReadFile(in, name); err != nil || wrong != nil || created != (i == 0) ||
 				len(got) != size || got[size-1] != 'a' {
@@ -467,14 +529,17 @@ func TestAnArchiveInABucket(t *testing.T) {
 			}
 		}
 	}
+
 	if found, err := fs.ReadDir(in, "x"); err != nil || len(found) != 2 {
 		t.Error(found, err)
 	}
 
 	server.Kill()
+
 	if days, err := archive.DayEnds(in); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of a bucket that is away: %v %v", days, err)
 	}
+
 	if _, err := fs.Stat(in, ends[0].File("payments")); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of a bucket that is away: %v", err)
 	}
@@ -484,12 +549,14 @@ func TestAnArchiveInABucket(t *testing.T) {
 func TestAMergedDayIsSmall(t *testing.T) {
 	archive.SetGroupRows(wholeGroup)
 	defer archive.SetGroupRows(smallGroup)
+
 	for _, payments := range []int{10, 2000} {
 		in := store.Folder(t.TempDir())
 		_, ends := kept(t, in, 20, payments)
 		before := files(t, in)
 		mustMerge(t, in, ends[0])
 		after := files(t, in)
+
 		for _, folder := range []string{"payments", "manifests"} {
 			weigh := func(of map[string]string) (bytes int) {
 				for name, content := range of {
@@ -497,6 +564,7 @@ func TestAMergedDayIsSmall(t *testing.T) {
 						bytes += len(content)
 					}
 				}
+
 				return bytes
 			}
 			if b, a := weigh(before), weigh(after); a > b {

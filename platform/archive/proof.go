@@ -40,27 +40,33 @@ func Prove(folder fs.FS, id pix.EndToEndID) ([]Proof, error) {
 	defer a.close()
 	var proofs []Proof
 	from := uint64(id.Time().Add(-clocksDiffer).UnixNano())
+
 	for i := range a.places {
 		p := &a.places[i]
 		if p.To < from || p.Payments == 0 {
 			continue
 		}
+
 		has, err := a.has(p, id.String())
 		if err != nil {
 			return nil, err
 		}
+
 		if !has {
 			continue
 		}
+
 		s, err := a.verified(i)
 		if err != nil {
 			return nil, err
 		}
+
 		for i := range s.PaymentRows {
 			if s.PaymentRows[i].ID != id.String() {
 				continue
 			}
 			tree := treeOf(s)
+
 			path, err := tlog.ProveRecord(tree.rows, int64(i), tree)
 			if err != nil {
 				return nil, err
@@ -69,6 +75,7 @@ func Prove(folder fs.FS, id pix.EndToEndID) ([]Proof, error) {
 				Row: string(canonical(&s.PaymentRows[i])), Path: path})
 		}
 	}
+
 	return proofs, nil
 }
 
@@ -79,19 +86,23 @@ func (a *Archive) has(p *place, id string) (bool, error) {
 	if err == nil {
 		err = file.to(from)
 	}
+
 	if err != nil {
 		return false, err
 	}
+
 	column, known := file.group.Schema().Lookup("id")
 	if !known {
 		return false, fmt.Errorf("%s has no column id", file.name)
 	}
+
 	if filter := file.group.ColumnChunks()[column.ColumnIndex].BloomFilter(); filter != nil {
 		if may, err := filter.Check(parquet.ValueOf(id)); err != nil || !may {
 			return false, err
 		}
 	}
 	rows, err := rowsOf[Payment](a, p, payments)
+
 	return slices.ContainsFunc(rows, func(row Payment) bool { return row.ID == id }), err
 }
 
@@ -99,10 +110,12 @@ func (a *Archive) has(p *place, id string) (bool, error) {
 func ReadProofs(from io.Reader) func() (Proof, error) {
 	decoder := json.NewDecoder(io.LimitReader(from, 64<<20))
 	decoder.DisallowUnknownFields()
+
 	return func() (p Proof, err error) {
 		if err = decoder.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
 			err = fmt.Errorf("this is no proof: %w", err)
 		}
+
 		return p, err
 	}
 }
@@ -111,21 +124,26 @@ func ReadProofs(from io.Reader) func() (Proof, error) {
 // trust the row.
 func (p *Proof) Check() (Payment, error) {
 	var row Payment
+
 	root, err := tlog.ParseHash(p.Segment.Root)
 	if err != nil {
 		return row, fmt.Errorf("the root of the segment %s: %w", p.Segment.Name, err)
 	}
+
 	if p.Segment.Chain != p.Segment.link() {
 		return row, fmt.Errorf("the manifest of the segment %s was changed: its chain is %s, and %s follows",
 			p.Segment.Name, p.Segment.Chain, p.Segment.link())
 	}
+
 	if p.Index < 0 || p.Index >= int64(p.Segment.Payments) {
 		return row, fmt.Errorf("row %d: the segment has %d payments", p.Index, p.Segment.Payments)
 	}
+
 	if err := tlog.CheckRecord(p.Path, int64(p.Segment.rows()), root, p.Index,
 		tlog.RecordHash([]byte(p.Row))); err != nil {
 		return row, errors.New("the path does not lead from this row to the root of the segment: the row or the path was changed")
 	}
+
 	return parsePayment(p.Row)
 }
 
@@ -133,12 +151,15 @@ func (p *Proof) Check() (Payment, error) {
 func parsePayment(text string) (p Payment, err error) {
 	fields := strings.Split(text, "\t")
 	v := reflect.ValueOf(&p).Elem()
+
 	names := columnsOf(v.Type())
 	if len(fields) != len(names)+1 || fields[0] != v.Type().Name() {
 		return p, errors.New("the row is none of a payment")
 	}
+
 	for i, want := range names {
 		name, value, _ := strings.Cut(fields[i+1], "=")
+
 		f := v.Field(i)
 		if f.Kind() == reflect.String {
 			f.SetString(value)
@@ -147,9 +168,11 @@ func parsePayment(text string) (p Payment, err error) {
 			f.SetInt(n)
 			value = ""
 		}
+
 		if name != want || value != "" {
 			return p, fmt.Errorf("the row has %q: it must be %s and its value", fields[i+1], want)
 		}
 	}
+
 	return p, nil
 }

@@ -34,6 +34,7 @@ type place struct {
 // Open finds the segments of an archive. They are not verified.
 func Open(folder fs.FS) (*Archive, error) {
 	a := &Archive{folder: folder}
+
 	days, err := daysOf(folder)
 	for _, day := range days {
 		places, wrong := placesOf(folder, day)
@@ -42,6 +43,7 @@ func Open(folder fs.FS) (*Archive, error) {
 		}
 		a.places = append(a.places, places...)
 	}
+
 	return a, err
 }
 
@@ -51,10 +53,12 @@ func Manifests(folder fs.FS) ([]Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all := make([]Manifest, len(a.places))
 	for i := range all {
 		all[i] = a.places[i].Manifest
 	}
+
 	return all, nil
 }
 
@@ -62,6 +66,7 @@ func Manifests(folder fs.FS) ([]Manifest, error) {
 func DayEnds(folder fs.FS) ([]Manifest, error) {
 	days, err := daysOf(folder)
 	var ends []Manifest
+
 	for _, day := range days {
 		end, wrong := again(func() ([]Manifest, error) { return manifestsOf(folder, day, 1) })
 		if wrong != nil {
@@ -69,6 +74,7 @@ func DayEnds(folder fs.FS) ([]Manifest, error) {
 		}
 		ends = append(ends, end...)
 	}
+
 	return ends, err
 }
 
@@ -79,23 +85,28 @@ func Segments(folder fs.FS, after uint64) iter.Seq2[*Segment, error] {
 		if err == nil && len(a.places) == 0 {
 			err = ErrEmpty
 		}
+
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer a.close()
 		previous := Manifest{}
+
 		for i := range a.places {
 			m := a.places[i].Manifest
 			err := m.Follows(previous)
+
 			previous = m
 			if err == nil && m.To <= after {
 				continue
 			}
+
 			var s *Segment
 			if err == nil {
 				s, err = a.verified(i)
 			}
+
 			if !yield(s, err) || err != nil {
 				return
 			}
@@ -107,24 +118,30 @@ func Segments(folder fs.FS, after uint64) iter.Seq2[*Segment, error] {
 func (a *Archive) verified(i int) (*Segment, error) {
 	p := &a.places[i]
 	s := &Segment{Manifest: p.Manifest}
+
 	var err error
 	if s.PaymentRows, err = rowsOf[Payment](a, p, payments); err == nil {
 		s.RecordRows, err = rowsOf[Record](a, p, records)
 	}
+
 	if err == nil {
 		s.AccountRows, err = rowsOf[Account](a, p, accounts)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("segment %s: %w", p.Name, err)
 	}
+
 	root, err := treeOf(s).root()
 	if err != nil {
 		return nil, err
 	}
+
 	if root.String() != p.Root {
 		return nil, fmt.Errorf("segment %s: the root of its rows is %v, and its manifest says %s: rows were changed, moved, left out or added",
 			p.Name, root, p.Root)
 	}
+
 	return s, nil
 }
 
@@ -134,11 +151,13 @@ func daysOf(folder fs.FS) (days []string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	for _, entry := range entries {
 		if day, is := cutDay(entry.Name()); is {
 			days = append(days, day)
 		}
 	}
+
 	return days, err
 }
 
@@ -148,10 +167,12 @@ func placesOf(folder fs.FS, day string) ([]place, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = fs.Stat(folder, fileOf(ManifestsFolder, day, merged))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	places, before := make([]place, len(all)), [len(folders)]int{}
 	for i := range all {
 		places[i] = place{Manifest: all[i], merged: err == nil, before: before}
@@ -159,6 +180,7 @@ func placesOf(folder fs.FS, day string) ([]place, error) {
 			before[kind] += count
 		}
 	}
+
 	return places, nil
 }
 
@@ -168,12 +190,14 @@ func again[R any](try func() (R, error)) (R, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return try()
 	}
+
 	return found, err
 }
 
 // manifestsOf returns the last manifests of a day in their order; 0: all. If there is one file of all, it counts alone.
 func manifestsOf(folder fs.FS, day string, last int) ([]Manifest, error) {
 	dir := path.Dir(fileOf(ManifestsFolder, day, merged))
+
 	entries, err := fs.ReadDir(folder, dir)
 	if err != nil {
 		return nil, err
@@ -181,6 +205,7 @@ func manifestsOf(folder fs.FS, day string, last int) ([]Manifest, error) {
 	whole := merged + ".json"
 	var names []string
 	found := false
+
 	for _, entry := range entries {
 		switch name := entry.Name(); {
 		case name == whole:
@@ -189,6 +214,7 @@ func manifestsOf(folder fs.FS, day string, last int) ([]Manifest, error) {
 			names = append(names, dir+"/"+name)
 		}
 	}
+
 	if !found { // or else it was written meanwhile, and some of the others may be gone
 		_, err := fs.Stat(folder, dir+"/"+whole)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -196,25 +222,31 @@ func manifestsOf(folder fs.FS, day string, last int) ([]Manifest, error) {
 		}
 		found = err == nil
 	}
+
 	if found {
 		return readMerged(folder, dir+"/"+whole, last)
 	}
+
 	if last > 0 {
 		names = names[max(0, len(names)-last):]
 	}
+
 	all := make([]Manifest, len(names))
 	for i, name := range names { // sorted, as minutes are
 		text, err := fs.ReadFile(folder, name)
 		if err != nil {
 			return nil, err
 		}
+
 		if err := json.Unmarshal(text, &all[i]); err != nil {
 			return nil, fmt.Errorf("%s is damaged: %w", name, err)
 		}
+
 		if err := all[i].standsIn(name, all[i].Name); err != nil {
 			return nil, err
 		}
 	}
+
 	return all, nil
 }
 
@@ -222,6 +254,7 @@ func manifestsOf(folder fs.FS, day string, last int) ([]Manifest, error) {
 // the end of each day reads little.
 func readMerged(folder fs.FS, name string, last int) (all []Manifest, err error) {
 	var file io.Reader
+
 	if last > 0 {
 		opened, err := folder.Open(name)
 		if err != nil {
@@ -236,6 +269,7 @@ func readMerged(folder fs.FS, name string, last int) (all []Manifest, err error)
 		}
 		file = bytes.NewReader(text)
 	}
+
 	for lines := json.NewDecoder(file); last == 0 || len(all) < last; {
 		var m Manifest
 		if err := lines.Decode(&m); errors.Is(err, io.EOF) {
@@ -243,12 +277,14 @@ func readMerged(folder fs.FS, name string, last int) (all []Manifest, err error)
 		} else if err != nil {
 			return nil, fmt.Errorf("%s is damaged: %w", name, err)
 		}
+
 		if err := m.standsIn(name, merged); err != nil {
 			return nil, err
 		}
 		all = append(all, m)
 	}
 	slices.Reverse(all)
+
 	return all, nil
 }
 
@@ -258,9 +294,11 @@ func (m *Manifest) standsIn(file, name string) error {
 		return fmt.Errorf("%s has format %d, and this program knows %d: a newer version may read it", file,
 			m.Format, format)
 	}
+
 	if fileOf(ManifestsFolder, m.Day, name) != file {
 		return fmt.Errorf("%s is the manifest of %s: files were moved", file, m.Name)
 	}
+
 	return nil
 }
 
@@ -268,23 +306,28 @@ func (m *Manifest) standsIn(file, name string) error {
 func lookUp(folder fs.FS, m *Manifest) (Manifest, error) {
 	file := m.File(ManifestsFolder)
 	var there Manifest
+
 	text, err := fs.ReadFile(folder, file)
 	if err == nil {
 		err = json.Unmarshal(text, &there)
 		return there, cmp.Or(err, there.standsIn(file, m.Name))
 	}
+
 	all := []Manifest(nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		all, err = readMerged(folder, fileOf(ManifestsFolder, m.Day, merged), 0)
 	}
+
 	if errors.Is(err, fs.ErrNotExist) {
 		return there, nil
 	}
+
 	if i := slices.IndexFunc(all, func(is Manifest) bool { return is.Name == m.Name }); i >= 0 {
 		there = all[i]
 	} else if err == nil {
 		err = fmt.Errorf("the finished day %s has no segment %s: %w", m.Day, m.Name, ErrInTheWay)
 	}
+
 	return there, err
 }
 
@@ -315,11 +358,13 @@ func rowsOf[R any](a *Archive, p *place, kind int) ([]R, error) {
 	if want == 0 {
 		return nil, nil
 	}
+
 	file, from, err := a.find(p, kind)
 	if err != nil {
 		return nil, err
 	}
 	rows := make([]R, want)
+
 	return rows, readRows(file, from, rows)
 }
 
@@ -330,24 +375,29 @@ func (a *Archive) find(p *place, kind int) (file *reader, from int, err error) {
 		if err == nil {
 			return file, 0, file.has(p.counts()[kind])
 		}
+
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, 0, err
 		}
 	}
 	missing := err
+
 	file, err = a.open(fileOf(folders[kind], p.Day, merged), p.before[kind])
 	if err != nil {
 		return nil, 0, cmp.Or(missing, err)
 	}
+
 	if !p.merged { // it was merged since its segments were found, and may then not have been over
 		return file, p.before[kind], nil
 	}
 	want := 0
+
 	for i := range a.places {
 		if a.places[i].Day == p.Day {
 			want += a.places[i].counts()[kind]
 		}
 	}
+
 	return file, p.before[kind], file.has(want)
 }
 
@@ -361,10 +411,12 @@ func (a *Archive) open(name string, from int) (*reader, error) {
 		file.file.Close()
 		a.files[kind] = nil
 	}
+
 	file, err := openRows(a.folder, name)
 	if err == nil {
 		a.files[kind] = file
 	}
+
 	return file, err
 }
 
@@ -374,10 +426,12 @@ func openRows(folder fs.FS, name string) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	info, err := file.Stat()
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+
 	parts, can := file.(io.ReaderAt)
 	if !can {
 		return nil, errors.Join(fmt.Errorf("%s cannot be read in parts", name), file.Close())
@@ -387,6 +441,7 @@ func openRows(folder fs.FS, name string) (*reader, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s is damaged: %w", name, err), file.Close())
 	}
+
 	return &reader{name: name, file: file, groups: opened.RowGroups(), count: int(opened.NumRows())}, nil
 }
 
@@ -395,6 +450,7 @@ func (r *reader) has(want int) error {
 		return fmt.Errorf("%s has %d rows, and its manifests say %d: rows were left out or added", r.name,
 			r.count, want)
 	}
+
 	return nil
 }
 
@@ -408,6 +464,7 @@ func (r *reader) to(row int) error {
 		r.end += int(r.groups[0].NumRows())
 		r.group, r.groups, r.rows = r.groups[0], r.groups[1:], nil
 	}
+
 	return nil
 }
 
@@ -417,15 +474,18 @@ func readRows[R any](r *reader, from int, rows []R) error {
 		if err := r.to(from); err != nil {
 			return err
 		}
+
 		if r.rows == nil {
 			r.rows = parquet.NewGenericRowGroupReader[R](r.group)
 		}
+
 		group := r.rows.(*parquet.GenericReader[R]) // a folder has one kind
 		if from > r.at {
 			if err := group.SeekToRow(int64(from-r.end) + r.group.NumRows()); err != nil {
 				return fmt.Errorf("%s is damaged: %w", r.name, err)
 			}
 		}
+
 		n, err := group.Read(rows[:min(len(rows), r.end-from)])
 		if n == 0 {
 			return fmt.Errorf("%s is damaged: its row %d cannot be read: %w", r.name, from,
@@ -434,5 +494,6 @@ func readRows[R any](r *reader, from int, rows []R) error {
 		rows, from = rows[n:], from+n
 		r.at = from
 	}
+
 	return nil
 }

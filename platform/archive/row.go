@@ -91,6 +91,7 @@ type Account struct {
 func canonical[R Payment | Record | Account](row *R) []byte {
 	v := reflect.ValueOf(row).Elem()
 	text := make([]byte, 0, 768)
+
 	text = append(text, v.Type().Name()...)
 	for i, name := range columnsOf(v.Type()) {
 		text = append(append(append(text, '\t'), name...), '=')
@@ -100,6 +101,7 @@ func canonical[R Payment | Record | Account](row *R) []byte {
 			text = strconv.AppendInt(text, f.Int(), 10)
 		}
 	}
+
 	return text
 }
 
@@ -108,11 +110,13 @@ func columnsOf(row reflect.Type) []string {
 	if known, is := columns.Load(row); is {
 		return known.([]string)
 	}
+
 	names := make([]string, row.NumField())
 	for i := range names {
 		names[i], _, _ = strings.Cut(row.Field(i).Tag.Get("parquet"), ",")
 	}
 	columns.Store(row, names)
+
 	return names
 }
 
@@ -124,6 +128,7 @@ func (p *Payment) Fields() map[string]any {
 	for i, name := range columnsOf(v.Type()) {
 		fields[name] = v.Field(i).Interface()
 	}
+
 	return fields
 }
 

@@ -72,12 +72,14 @@ func (s *Segment) Seal(previous string) error {
 	s.Format, s.Payments, s.Records, s.Accounts, s.Previous = format, len(s.PaymentRows), len(s.RecordRows),
 		len(s.AccountRows), previous
 	s.Day = pix.DayOf(Time(int64(s.To - 1))).String()
+
 	root, err := treeOf(s).root()
 	if err != nil {
 		return err
 	}
 	s.Root = root.String()
 	s.Chain = s.link()
+
 	return nil
 }
 
@@ -111,6 +113,7 @@ func fileOf(folder, day, name string) string {
 	if folder == ManifestsFolder {
 		ending = ".json"
 	}
+
 	return folder + "/day=" + day + "/" + name + ending
 }
 
@@ -139,26 +142,32 @@ func (s *Segment) Store(ctx context.Context, store Store) (Manifest, error) {
 		return there, err
 	}
 	found := false // a file without a manifest
+
 	for kind, count := range s.counts() {
 		if count == 0 {
 			continue
 		}
+
 		created, err := store.Put(ctx, s.File(folders[kind]), func(file io.Writer) error { return s.write(file, kind) })
 		if err != nil {
 			return Manifest{}, err
 		}
 		found = found || !created
 	}
+
 	if found {
 		own := Archive{folder: store, places: []place{{Manifest: s.Manifest}}}
 		defer own.close()
+
 		if _, wrong := own.verified(0); wrong != nil {
 			if there, err := lookUp(store, &s.Manifest); err != nil || there.Name != "" { // the other one has finished
 				return there, err
 			}
+
 			return Manifest{}, fmt.Errorf("%w: %w", wrong, ErrInTheWay)
 		}
 	}
+
 	created, err := store.Put(ctx, s.File(ManifestsFolder), func(file io.Writer) error {
 		text := json.NewEncoder(file)
 		text.SetIndent("", "  ")
@@ -167,6 +176,7 @@ func (s *Segment) Store(ctx context.Context, store Store) (Manifest, error) {
 	if err != nil || created {
 		return s.Manifest, err
 	}
+
 	return lookUp(store, &s.Manifest)
 }
 

@@ -20,6 +20,7 @@ func (t *tree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 		}
 		found[i] = t.hashes[index]
 	}
+
 	return found, nil
 }
 
@@ -27,6 +28,7 @@ func (t *tree) add(row []byte) error {
 	stored, err := tlog.StoredHashes(t.rows, row, t)
 	t.hashes = append(t.hashes, stored...)
 	t.rows++
+
 	return err
 }
 
@@ -44,9 +46,11 @@ func (s *Segment) each(call func(row []byte)) {
 	for i := range s.PaymentRows {
 		call(canonical(&s.PaymentRows[i]))
 	}
+
 	for i := range s.RecordRows {
 		call(canonical(&s.RecordRows[i]))
 	}
+
 	for i := range s.AccountRows {
 		call(canonical(&s.AccountRows[i]))
 	}

@@ -20,6 +20,7 @@ func (m *Manifest) Follows(previous Manifest) error {
 	wrong := func(format string, values ...any) error {
 		return fmt.Errorf("segment %s: "+format, append([]any{m.Name}, values...)...)
 	}
+
 	switch {
 	case m.Chain != m.link():
 		return wrong("its manifest was changed: its chain is %s, and %s follows", m.Chain, m.link())
@@ -32,6 +33,7 @@ func (m *Manifest) Follows(previous Manifest) error {
 	case previous.Name != "" && m.Ledger != previous.Ledger:
 		return wrong("it is of the ledger %s, and the one before of %s", m.Ledger, previous.Ledger)
 	}
+
 	return nil
 }
 
@@ -55,13 +57,16 @@ type DayEnd struct {
 // added, changed or moved, or rows do not add up. progress is called with each segment; dayEnds with each day.
 func Verify(folder fs.FS, progress func(Manifest), dayEnds func(DayEnd)) (Totals, error) {
 	t := Totals{Reserves: map[pix.ISPB]int64{}}
+
 	for s, err := range Segments(folder, 0) {
 		if err != nil {
 			return t, err
 		}
+
 		if t.Last.Name != "" && s.Day != t.Last.Day {
 			t.ends(dayEnds)
 		}
+
 		if err := t.add(s); err != nil {
 			return t, fmt.Errorf("segment %s: %w", s.Name, err)
 		}
@@ -69,6 +74,7 @@ func Verify(folder fs.FS, progress func(Manifest), dayEnds func(DayEnd)) (Totals
 		progress(s.Manifest)
 	}
 	t.ends(dayEnds)
+
 	return t, t.weigh(folder)
 }
 
@@ -79,19 +85,23 @@ func (t *Totals) weigh(folder fs.FS) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		for _, day := range days {
 			files, wrong := fs.ReadDir(folder, kind+"/"+day.Name())
 			err = cmp.Or(err, wrong)
+
 			for _, file := range files {
 				if info, gone := file.Info(); gone == nil {
 					t.Bytes += info.Size()
 				}
 			}
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -110,6 +120,7 @@ func (t *Totals) add(s *Segment) error {
 			return fmt.Errorf("%s was held at %d and decided at %d, and the segment ends at %d", p.ID, p.HeldAt,
 				p.DecidedAt, s.To)
 		}
+
 		if p.Status != Expired { // those have no verdict, and stand behind all others
 			if p.DecidedAt <= at {
 				return fmt.Errorf("%s was decided at %d, and what stands before it at %d: rows are in another order than the ledger's",
@@ -117,9 +128,11 @@ func (t *Totals) add(s *Segment) error {
 			}
 			at = p.DecidedAt
 		}
+
 		switch p.Status {
 		case Settled:
 			t.Settled++
+
 			t.SettledCentavos += p.AmountCentavos
 			if p.PayerISPB != p.PayeeISPB {
 				t.Reserves[pix.ISPB(p.PayerISPB)] -= p.AmountCentavos
@@ -135,6 +148,7 @@ func (t *Totals) add(s *Segment) error {
 			return fmt.Errorf("%s has the status %q", p.ID, p.Status)
 		}
 	}
+
 	at = int64(s.From)
 	for i := range s.RecordRows {
 		r := &s.RecordRows[i]
@@ -146,6 +160,7 @@ func (t *Totals) add(s *Segment) error {
 		t.move(r.Debit, -r.AmountCentavos)
 		t.move(r.Credit, r.AmountCentavos)
 	}
+
 	t.Segments, t.Rows, t.Records, t.Accounts = t.Segments+1, t.Rows+s.rows(), t.Records+s.Records,
 		t.Accounts+s.Accounts
 	for psp, centavos := range t.Reserves {
@@ -154,6 +169,7 @@ func (t *Totals) add(s *Segment) error {
 				centavos, psp)
 		}
 	}
+
 	return nil
 }
 

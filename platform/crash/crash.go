@@ -29,13 +29,16 @@ func Parse(variable, value string, points []Point, die func()) (*Crash, error) {
 		return nil, nil
 	}
 	name, number, _ := strings.Cut(value, ":")
+
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 1 {
 		return nil, fmt.Errorf("%s is %q: it must be POINT:N, where N is at least 1", variable, value)
 	}
+
 	if !slices.Contains(points, Point(name)) {
 		return nil, fmt.Errorf("%s is %q: POINT must be one of %q", variable, value, points)
 	}
+
 	return &Crash{point: Point(name), n: n, die: die}, nil
 }
 

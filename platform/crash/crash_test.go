@@ -29,15 +29,18 @@ func TestCrashRefusesBadSettings(t *testing.T) {
 func TestCrashComesAtTheNthPassageOfItsPoint(t *testing.T) {
 	deaths := make(chan int, 10)
 	passages := 0
+
 	c, err := Parse("CRASH_AT", "after:3", points, func() { deaths <- passages })
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 5 {
 		c.Pass("before")
 		passages++
 		c.Pass("after")
 	}
+
 	if len(deaths) != 1 || <-deaths != 3 {
 		t.Errorf("it did not die exactly once, at the third passage")
 	}
@@ -46,6 +49,7 @@ func TestCrashComesAtTheNthPassageOfItsPoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.PassSent("after")
+
 	select {
 	case <-deaths:
 	case <-time.After(10 * time.Second):

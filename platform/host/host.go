@@ -52,6 +52,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 // kill works like a power cut.
 func kill() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+
 	select {}
 }
 
@@ -60,6 +61,7 @@ func kill() {
 func Main(program string, run func(context.Context, Host) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if err := run(ctx, System()); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
 		os.Exit(settings.ExitFailure)

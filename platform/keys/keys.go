@@ -47,6 +47,7 @@ func OneOf[D ~[24]byte](in []D, of Digest) bool {
 	for _, known := range in {
 		found |= subtle.ConstantTimeCompare(known[:], of[:])
 	}
+
 	return found == 1
 }
 
@@ -81,8 +82,10 @@ func ReadCentralBankKeys(file string) (CentralBankKeys, error) {
 					": keys of participants are named in the register (liquida key name)")
 			}
 			digests = append(digests, Digest(value[:]))
+
 			return len(digests), nil
 		})
+
 	return digests, err
 }
 
@@ -99,31 +102,38 @@ func readLines(file, what string, take func(name string, value [secretBytes]byte
 		return err
 	}
 	some := false
+
 	for number, line := range strings.Split(string(text), "\n") {
 		line, _, _ = strings.Cut(line, "#")
+
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
 			continue
 		}
 		some = true
+
 		var value []byte
 		if len(fields) == 2 {
 			value, _ = hex.DecodeString(fields[1])
 		}
 		err := fmt.Errorf("it must be %s", what)
+
 		if len(value) == secretBytes {
 			var count int
 			if count, err = take(fields[0], [secretBytes]byte(value)); err == nil && count > perHolderMax {
 				err = fmt.Errorf("%s has more than %d lines: remove those that are not used", fields[0], perHolderMax)
 			}
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s, line %d: %w", file, number+1, err)
 		}
 	}
+
 	if !some {
 		return fmt.Errorf("%s is empty: it must have a line for each holder: %s", file, what)
 	}
+
 	return nil
 }
 
@@ -132,6 +142,7 @@ func checkHolder(holder string) error {
 		return nil
 	}
 	_, err := pix.ParseISPB(holder)
+
 	return err
 }
 
@@ -141,23 +152,28 @@ func Make(dir, digestsFile string, banks []pix.ISPB) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+
 	holders := []string{CentralBank}
 	for _, bank := range banks {
 		holders = append(holders, string(bank))
 	}
+
 	for _, holder := range holders {
 		_, err := Read(dir, holder)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = writeNew(filepath.Join(dir, holder), []byte(New(holder)+"\n"))
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	key, err := Read(dir, CentralBank)
 	if err != nil {
 		return err
 	}
+
 	return write(digestsFile,
 		fmt.Appendf(nil, "# Digests of the keys of the central bank: HOLDER SHA-256 in hex. Those of banks are in the register.\n%s %x\n",
 			CentralBank, sha256.Sum256([]byte(key))), os.Rename)
@@ -169,15 +185,18 @@ func CopyBanks(from, to string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
 	delete(all, CentralBank)
+
 	for holder, key := range all {
 		if err := write(filepath.Join(to, holder), []byte(key+"\n"), os.Rename); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -187,15 +206,18 @@ func Read(dir, holder string) (string, error) {
 		return "", fmt.Errorf("a key's holder is %q: it must be an ISPB or %s", holder, CentralBank)
 	}
 	file := filepath.Join(dir, holder)
+
 	text, err := readSmall(file)
 	if err != nil {
 		return "", err
 	}
+
 	key := strings.TrimSpace(string(text))
 	if HolderOf(key) != holder {
 		return "", fmt.Errorf("%s does not hold a key of %s: remove the file, and bootstrap makes a new key",
 			file, holder)
 	}
+
 	return key, nil
 }
 
@@ -218,14 +240,17 @@ func ReadAll(dir string) (map[string]string, error) {
 		return nil, err
 	}
 	all := map[string]string{}
+
 	for _, file := range files {
 		if checkHolder(file.Name()) != nil {
 			continue
 		}
+
 		if all[file.Name()], err = Read(dir, file.Name()); err != nil {
 			return nil, err
 		}
 	}
+
 	return all, nil
 }
 
@@ -234,9 +259,11 @@ func readSmall(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if about.Size() > fileBytesMax {
 		return nil, fmt.Errorf("%s has %d bytes: a file of keys has at most %d", file, about.Size(), fileBytesMax)
 	}
+
 	return os.ReadFile(file)
 }
 
@@ -245,6 +272,7 @@ func writeNew(file string, text []byte) error {
 	if err := write(file, text, os.Link); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+
 	return nil
 }
 
@@ -255,9 +283,11 @@ func write(file string, text []byte, place func(from, to string) error) error {
 		return err
 	}
 	defer os.Remove(temporary.Name())
+
 	_, err = temporary.Write(text)
 	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return err
 	}
+
 	return place(temporary.Name(), file)
 }

@@ -19,9 +19,11 @@ func MakePassword(file string) error {
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
+
 	return writeNew(file, []byte(newSecret()+"\n"))
 }
 
@@ -31,9 +33,11 @@ func ReadPassword(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	password := strings.TrimSpace(string(text))
 	if password == "" || strings.ContainsAny(password, "\r\n") { // the error does not show the content
 		return "", fmt.Errorf("%s must hold one line, the password", file)
 	}
+
 	return password, nil
 }

@@ -34,6 +34,7 @@ type secret struct {
 // first secret of a bank makes its seals; a seal of any of them is genuine.
 func ReadSeals(file string) (Seals, error) {
 	seals := Seals{}
+
 	return seals, readLines(file, "an ISPB and a secret, 64 hexadecimal digits",
 		func(name string, value [secretBytes]byte) (int, error) {
 			bank, err := pix.ParseISPB(name)
@@ -41,6 +42,7 @@ func ReadSeals(file string) (Seals, error) {
 				return 0, errors.New("it must begin with an ISPB")
 			}
 			seals[bank] = append(seals[bank], secret{hmac.New(sha256.New, value[:]), digestOf(value[:])})
+
 			return len(seals[bank]), nil
 		})
 }
@@ -51,6 +53,7 @@ func (s Seals) Fingerprints(bank pix.ISPB) []Digest {
 	for _, secret := range s[bank] {
 		all = append(all, secret.fingerprint)
 	}
+
 	return all
 }
 
@@ -59,6 +62,7 @@ func (s Seals) Seal(bank pix.ISPB, message []byte) []byte {
 	if len(s[bank]) == 0 {
 		return nil
 	}
+
 	return sum(s[bank][0].mac, message, nil)
 }
 
@@ -83,6 +87,7 @@ func (s Seals) SealedBy(bank pix.ISPB, message, seal []byte) (Digest, bool) {
 			return secret.fingerprint, true
 		}
 	}
+
 	return Digest{}, false
 }
 
@@ -96,6 +101,7 @@ func MakeSeals(file string, banks []pix.ISPB) error {
 				lines = append(lines, newSealLine(bank))
 			}
 		}
+
 		return lines, nil
 	})
 }
@@ -107,6 +113,7 @@ func AddSeal(file string, bank pix.ISPB) error {
 		if len(known[bank]) >= perHolderMax {
 			return nil, fmt.Errorf("%s has %d secrets of %s: remove those that are not used", file, perHolderMax, bank)
 		}
+
 		return append(lines, newSealLine(bank)), nil
 	})
 }
@@ -115,15 +122,18 @@ func AddSeal(file string, bank pix.ISPB) error {
 func PreferNewSeal(file string, bank pix.ISPB) error {
 	return changeSeals(file, func(_ Seals, lines []string) ([]string, error) {
 		of := func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), string(bank)) }
+
 		first := slices.IndexFunc(lines, of)
 		if first < 0 {
 			return lines, nil
 		}
+
 		last := len(lines) - 1
 		for !of(lines[last]) {
 			last--
 		}
 		line := lines[last]
+
 		return slices.Insert(slices.Delete(lines, last, last+1), first, line), nil
 	})
 }
@@ -137,16 +147,19 @@ func changeSeals(file string, change func(known Seals, lines []string) ([]string
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
+
 	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	defer lock.Close() // which frees it, as the end of the process does
+
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("%s.lock: %w", file, err)
 	}
 	text, err := readSmall(file)
 	known := Seals{}
+
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		text = []byte(sealsHeading)
@@ -158,9 +171,11 @@ func changeSeals(file string, change func(known Seals, lines []string) ([]string
 		}
 	}
 	before := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+
 	lines, err := change(known, slices.Clone(before))
 	if err != nil || slices.Equal(lines, before) {
 		return err
 	}
+
 	return write(file, []byte(strings.Join(lines, "\n")+"\n"), os.Rename)
 }

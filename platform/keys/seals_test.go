@@ -15,29 +15,35 @@ import (
 
 func TestOnlyTheBankItselfSealsItsAnswers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys", "answers")
+
 	banks := []pix.ISPB{"10000001", "10000002"}
 	if err := MakeSeals(file, banks[:1]); err != nil {
 		t.Fatal(err)
 	}
+
 	first, err := ReadSeals(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	message := []byte("E1000000120260101000012345678901 ACSP")
+
 	seal := first.Seal(banks[0], message)
 	for range 2 { // the first adds the other bank, the second nothing
 		if err := MakeSeals(file, banks); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	seals, err := ReadSeals(file)
 	if err != nil || len(seals) != 2 {
 		t.Fatalf("%d banks: %v", len(seals), err)
 	}
+
 	if about, err := os.Stat(file); err != nil || about.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v: others can read it", about, err)
 	}
 	changed := slices.Clone(message)
+
 	changed[0]++
 	for name, c := range map[string]struct {
 		bank          pix.ISPB
@@ -65,9 +71,11 @@ func TestASecretIsAddedBehindAnUnfinishedLine(t *testing.T) {
 	if err := os.WriteFile(file, []byte("10000001 "+strings.Repeat("ab", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := MakeSeals(file, []pix.ISPB{"10000001", "10000002"}); err != nil {
 		t.Fatal(err)
 	}
+
 	if seals, err := ReadSeals(file); err != nil || len(seals) != 2 {
 		t.Fatalf("%d banks: %v", len(seals), err)
 	}
@@ -78,21 +86,26 @@ func TestASecretIsReplacedWhileBothAreTaken(t *testing.T) {
 	old, next := "10000001 "+strings.Repeat("ab", 32)+"\n", "10000001 "+strings.Repeat("cd", 32)+"\n"
 	read := func(text string) Seals {
 		t.Helper()
+
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		seals, err := ReadSeals(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return seals
 	}
 	message := []byte("an answer")
+
 	before, after := read(old).Seal("10000001", message), read(next+old).Seal("10000001", message)
 	if both := read(next + old); !both.Genuine("10000001", message, before) ||
 		!both.Genuine("10000001", message, after) {
 		t.Error("one of the two is not taken")
 	}
+
 	if read(next).Genuine("10000001", message, before) {
 		t.Error("the old one is taken after its end")
 	}
@@ -109,10 +122,12 @@ func TestAFileOfSecretsThatIsWrongIsRefusedWithoutShowingIt(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := ReadSeals(file); err == nil || strings.Contains(err.Error(), "5ec2e7") ||
 			strings.Contains(err.Error(), "secret00") || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		if err := MakeSeals(file, []pix.ISPB{"10000001"}); err == nil {
 			t.Errorf("%s: a damaged file was written over", name)
 		}
@@ -125,6 +140,7 @@ func BenchmarkSeal(b *testing.B) {
 	if err := MakeSeals(file, []pix.ISPB{"10000001"}); err != nil {
 		b.Fatal(err)
 	}
+
 	seals, err := ReadSeals(file)
 	if err != nil {
 		b.Fatal(err)
@@ -133,12 +149,14 @@ func BenchmarkSeal(b *testing.B) {
 	seal := seals.Seal("10000001", message)
 	b.Run("seal", func(b *testing.B) {
 		b.ReportAllocs()
+
 		for b.Loop() {
 			seals.Seal("10000001", message)
 		}
 	})
 	b.Run("verify", func(b *testing.B) {
 		b.ReportAllocs()
+
 		for b.Loop() {
 			if !seals.Genuine("10000001", message, seal) {
 				b.Fatal("not genuine")
@@ -161,38 +179,47 @@ func TestAKilledWriterLeavesAWholeFile(t *testing.T) {
 			}
 		}
 	}
+
 	file := filepath.Join(t.TempDir(), "answers")
 	if err := MakeSeals(file, []pix.ISPB{bank(0)}); err != nil {
 		t.Fatal(err)
 	}
+
 	before, err := ReadSeals(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 12 {
 		writer := exec.Command(os.Args[0], "-test.run=^TestAKilledWriterLeavesAWholeFile$")
+
 		writer.Env = append(os.Environ(), writerFile+"="+file)
 		if err := writer.Start(); err != nil {
 			t.Fatal(err)
 		}
+
 		for until := time.Now().Add(time.Minute); ; { // at work, at whatever step
 			after, err := ReadSeals(file)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if len(after) > len(before)+5 {
 				break
 			}
+
 			if time.Now().After(until) {
 				t.Fatal("the writer writes nothing")
 			}
 		}
 		_ = writer.Process.Kill()
 		_ = writer.Wait()
+
 		after, err := ReadSeals(file)
 		if err != nil || len(after) <= len(before) {
 			t.Fatalf("%d banks of %d: %v", len(after), len(before), err)
 		}
+
 		for psp := range before {
 			if !slices.Equal(before.Fingerprints(psp), after.Fingerprints(psp)) {
 				t.Errorf("%s has another secret", psp)

@@ -34,28 +34,34 @@ func (w *Watched[T]) Now() (T, error) {
 		return w.value, nil
 	}
 	err := w.look()
+
 	return w.value, err
 }
 
 func (w *Watched[T]) look() error {
 	w.checked = time.Now()
+
 	about, err := os.Stat(w.file)
 	if err != nil {
 		if w.away {
 			return nil
 		}
 		w.away = true
+
 		return err
 	}
 	same := !w.away && w.seen != nil && os.SameFile(about, w.seen) && about.ModTime().Equal(w.seen.ModTime()) &&
 		about.Size() == w.seen.Size()
 	w.away, w.seen = false, about // before it is read: a change meanwhile is seen the next time
+
 	if same {
 		return nil
 	}
+
 	value, err := w.read(w.file)
 	if err == nil {
 		w.value = value
 	}
+
 	return err
 }

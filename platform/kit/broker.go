@@ -32,6 +32,7 @@ func NewBroker(t testing.TB, options ...kfake.Opt) *Broker {
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, b.Address) }),
 	}, options...)
 	t.Cleanup(b.Stop)
+
 	return b
 }
 
@@ -40,6 +41,7 @@ func StartBroker(t testing.TB, options ...kfake.Opt) *Broker {
 	t.Helper()
 	b := NewBroker(t, options...)
 	b.Start()
+
 	return b
 }
 
@@ -54,6 +56,7 @@ func (b *Broker) Start(more ...kfake.Opt) {
 			b.cluster = cluster
 			return
 		}
+
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(giveUp) {
 			b.t.Fatal(err)
 		}
@@ -74,11 +77,13 @@ func (b *Broker) Stop() {
 // Client connects to the broker. Records name their partition. It ends with the test.
 func (b *Broker) Client(options ...kgo.Opt) *kgo.Client {
 	b.t.Helper()
+
 	client, err := kgo.NewClient(
 		append([]kgo.Opt{kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner())}, options...)...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(client.CloseAllowingRebalance)
+
 	return client
 }

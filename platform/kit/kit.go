@@ -17,9 +17,11 @@ func AtOnce(tests int) {
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+
 	if chosen {
 		return
 	}
+
 	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
 		panic(err)
 	}
@@ -38,11 +40,13 @@ func Await(t testing.TB, what string, met func() (bool, string)) {
 // AwaitWithin is Await for what may take longer than Patience on a busy machine.
 func AwaitWithin(t testing.TB, limit time.Duration, what string, met func() (bool, string)) {
 	t.Helper()
+
 	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		ok, saw := met()
 		if ok {
 			return
 		}
+
 		if time.Now().After(deadline) {
 			t.Fatalf("waited %v for %s: %s", limit, what, saw)
 		}
@@ -52,6 +56,7 @@ func AwaitWithin(t testing.TB, limit time.Duration, what string, met func() (boo
 // Must ends the test if there is an error.
 func Must(t testing.TB, err error) {
 	t.Helper()
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +68,7 @@ func ErrorOf[T any](_ T, err error) error { return err }
 // Says fails the test unless there is an error that says all of this.
 func Says(t testing.TB, err error, texts ...string) {
 	t.Helper()
+
 	for _, text := range texts {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("it says %v, want %q", err, text)
@@ -73,6 +79,7 @@ func Says(t testing.TB, err error, texts ...string) {
 // Holds fails the test unless a text has all of these parts.
 func Holds(t testing.TB, text string, parts ...string) {
 	t.Helper()
+
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in\n%.4000s", part, text)

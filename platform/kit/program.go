@@ -57,6 +57,7 @@ func Start(t testing.TB, env ...string) *Program {
 	p.Process.Env = append(append(os.Environ(), asProgram+"=1", "TELEMETRY_ADDRESS="+p.Telemetry,
 		"HTTP_ADDRESS="+p.HTTP), env...)
 	p.Process.Stdout, p.Process.Stderr = &p.log, &p.log
+
 	p.Process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.Process.Start(); err != nil {
 		t.Fatal(err)
@@ -66,6 +67,7 @@ func Start(t testing.TB, env ...string) *Program {
 		_ = p.Process.Wait()
 	}()
 	t.Cleanup(func() { p.End(syscall.SIGKILL) })
+
 	return p
 }
 
@@ -89,10 +91,12 @@ func (p *Program) Problems() map[string]string {
 		return map[string]string{"telemetry": err.Error()}
 	}
 	defer response.Body.Close()
+
 	var health struct{ Problems map[string]string }
 	if err := json.NewDecoder(response.Body).Decode(&health); err != nil {
 		return map[string]string{"telemetry": err.Error()}
 	}
+
 	return health.Problems
 }
 
@@ -114,6 +118,7 @@ func (p *Program) AwaitNeed(need string, missed bool) {
 			return false, fmt.Sprint(problems)
 		}
 		problem := problems[need]
+
 		return (problem != "" && problem != "not reached yet") == missed && (missed || problem == ""),
 			fmt.Sprint(problems)
 	})
@@ -131,6 +136,7 @@ func (l *log) Write(text []byte) (int, error) {
 	l.t.Log("program: " + strings.TrimRight(string(text), "\n"))
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.said.Write(text)
 }
 
@@ -156,6 +162,7 @@ func Run(t testing.TB, env []string, arguments ...string) Output {
 // than a terminal that shows it whole. It returns the number of texts.
 func HelpFits(t testing.TB, command ...string) (texts int) {
 	t.Helper()
+
 	help := Run(t, nil, append(slices.Clone(command), "--help")...).Is(t, 0)
 	for line := range strings.Lines(help.Out) {
 		if columns := utf8.RuneCountInString(strings.TrimRight(line, "\n")); columns > settings.Columns {
@@ -163,12 +170,14 @@ func HelpFits(t testing.TB, command ...string) (texts int) {
 		}
 	}
 	_, list, _ := strings.Cut(help.Out, "\nAvailable Commands:\n")
+
 	list, _, _ = strings.Cut(list, "\n\n")
 	for line := range strings.Lines(list) {
 		if name := strings.Fields(line)[0]; name != "help" {
 			texts += HelpFits(t, append(slices.Clone(command), name)...)
 		}
 	}
+
 	return texts + 1
 }
 
@@ -180,25 +189,30 @@ func RunCommand(t testing.TB, env []string, program string, arguments ...string)
 	command := exec.CommandContext(ctx, program, arguments...)
 	command.Env = append(os.Environ(), env...)
 	var out, errs bytes.Buffer
+
 	command.Stdout, command.Stderr = &out, &errs
 	if err := command.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Fatal(err)
 	}
 	o := Output{out.String(), errs.String(), command.ProcessState.ExitCode()}
 	t.Logf("%s: %d\n%s%s", strings.Join(arguments, " "), o.Code, o.Out, o.Err)
+
 	return o
 }
 
 // Is checks the exit code, and that the output holds these texts.
 func (o Output) Is(t testing.TB, code int, holds ...string) Output {
 	t.Helper()
+
 	if o.Code != code {
 		t.Errorf("exit code %d, not %d: %s%s", o.Code, code, o.Out, o.Err)
 	}
+
 	for _, text := range holds {
 		if !strings.Contains(o.Out+o.Err, text) {
 			t.Errorf("%q is missing: %s%s", text, o.Out, o.Err)
 		}
 	}
+
 	return o
 }

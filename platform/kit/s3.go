@@ -25,10 +25,12 @@ const bucket = "liquida"
 // credentials. Without one the test is skipped.
 func StartS3(t testing.TB) *S3 {
 	t.Helper()
+
 	s := &S3{t: t, address: ports.Free(), root: t.TempDir(), attributes: t.TempDir()}
 	if os.Getenv("S3_SERVER") == "" {
 		t.Skip("S3_SERVER names no versitygw: make test-readers")
 	}
+
 	if err := os.Mkdir(filepath.Join(s.root, bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +39,7 @@ func StartS3(t testing.TB) *S3 {
 	t.Setenv("AWS_REGION", "us-east-1")
 	s.Start()
 	t.Cleanup(s.Kill)
+
 	return s
 }
 
@@ -52,6 +55,7 @@ func (s *S3) Start() {
 		s.attributes, s.root)
 	s.process.Env = append(os.Environ(), "ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=test-secret")
 	s.process.Stderr = os.Stderr
+
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.process.Start(); err != nil {
 		s.t.Fatal(err)
@@ -62,6 +66,7 @@ func (s *S3) Start() {
 			return false, err.Error()
 		}
 		connection.Close()
+
 		return true, ""
 	})
 }

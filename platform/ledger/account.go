@@ -106,10 +106,12 @@ func CustomerAccount(account pix.Account) AccountID {
 	if err != nil {
 		panic(fmt.Sprintf("account %v was not validated: %v", account, err))
 	}
+
 	var number uint128
 	for i := range len(account.Number) {
 		number = number.timesTenPlus(uint64(account.Number[i] - '0'))
 	}
+
 	return packAccount(Customer, account.ISPB.Pack(), branch, number)
 }
 
@@ -123,16 +125,20 @@ func NewAccount(id AccountID) tb.Account {
 func UnpackAccount(id AccountID) (AccountKind, pix.Account) {
 	v := fromTB(id)
 	kind := AccountKind(v.shiftRight(ispbBits + branchBits + numberBits).low)
+
 	account := pix.Account{}
 	if !kind.single() {
 		account.ISPB = pix.UnpackISPB(v.shiftRight(branchBits+numberBits).low & (1<<ispbBits - 1))
 	}
+
 	if kind == Customer || kind == Allowance {
 		account.Branch = fmt.Sprintf("%04d", v.shiftRight(numberBits).low&(1<<branchBits-1))
 	}
+
 	if kind == Customer {
 		account.Number = uint128{high: v.high & (1<<(numberBits-64) - 1), low: v.low}.decimal()
 	}
+
 	return kind, account
 }
 
@@ -144,6 +150,7 @@ var kindNames = map[AccountKind]string{
 // AccountName returns an account's name for people: its kind and its owner.
 func AccountName(id AccountID) string {
 	kind, account := UnpackAccount(id)
+
 	name, known := kindNames[kind]
 	switch {
 	case !known:
@@ -155,6 +162,7 @@ func AccountName(id AccountID) string {
 	case kind == Allowance:
 		return name + "/" + string(account.ISPB) + "/" + account.Branch
 	}
+
 	return name + "/" + string(account.ISPB)
 }
 
@@ -162,6 +170,7 @@ func packAccount(kind AccountKind, ispb, branch uint64, number uint128) AccountI
 	v := uint128{low: uint64(kind)}.shiftLeft(ispbBits).or(uint128{low: ispb}).
 		shiftLeft(branchBits).or(uint128{low: branch}).
 		shiftLeft(numberBits).or(number)
+
 	return v.toTB()
 }
 
@@ -172,6 +181,7 @@ func (u uint128) shiftLeft(n uint) uint128 {
 	if n >= 64 {
 		return uint128{high: u.low << (n - 64)}
 	}
+
 	return uint128{high: u.high<<n | u.low>>(64-n), low: u.low << n}
 }
 
@@ -179,6 +189,7 @@ func (u uint128) shiftRight(n uint) uint128 {
 	if n >= 64 {
 		return uint128{low: u.high >> (n - 64)}
 	}
+
 	return uint128{high: u.high >> n, low: u.low>>n | u.high<<(64-n)}
 }
 
@@ -204,6 +215,7 @@ func (u uint128) toTB() tb.Uint128 {
 	var bytes [16]byte
 	binary.LittleEndian.PutUint64(bytes[:8], u.low)
 	binary.LittleEndian.PutUint64(bytes[8:], u.high)
+
 	return tb.BytesToUint128(bytes)
 }
 
@@ -218,6 +230,7 @@ func Sum(amounts ...tb.Uint128) tb.Uint128 {
 	for _, amount := range amounts {
 		sum = sum.plus(fromTB(amount))
 	}
+
 	return sum.toTB()
 }
 
@@ -228,6 +241,7 @@ func Sum(amounts ...tb.Uint128) tb.Uint128 {
 func Less(a, b tb.Uint128) int64 {
 	minuend, subtrahend := fromTB(a), fromTB(b)
 	low, borrow := bits.Sub64(minuend.low, subtrahend.low, 0)
+
 	high, below := bits.Sub64(minuend.high, subtrahend.high, borrow)
 	switch result := int64(low); {
 	case below == 0 && high == 0 && result >= 0, below == 1 && high == math.MaxUint64 && result < 0:
@@ -235,6 +249,7 @@ func Less(a, b tb.Uint128) int64 {
 	case below == 1:
 		return math.MinInt64
 	}
+
 	return math.MaxInt64
 }
 
@@ -245,5 +260,6 @@ func Centavos(amount tb.Uint128) int64 {
 	if v.high != 0 || v.low > 1<<63-1 {
 		panic(fmt.Sprintf("amount %s does not fit 63 bits", amount))
 	}
+
 	return int64(v.low)
 }

@@ -18,14 +18,17 @@ func TestAccountIDsReadBack(t *testing.T) {
 		if kind, back := UnpackAccount(CustomerAccount(account)); kind != Customer || back != account {
 			t.Fatalf("%v became %d, %v", account, kind, back)
 		}
+
 		psp := account.ISPB
 		if kind, back := UnpackAccount(ReserveAccount(psp)); kind != Reserve || back != (pix.Account{ISPB: psp}) {
 			t.Fatalf("the reserve of %s became %d, %v", psp, kind, back)
 		}
+
 		if kind, back := UnpackAccount(TransitAccount(psp)); kind != Transit || back != (pix.Account{ISPB: psp}) {
 			t.Fatalf("the transit of %s became %d, %v", psp, kind, back)
 		}
 	})
+
 	for kind, id := range map[AccountKind]AccountID{Issuance: IssuanceAccount, Refusals: RefusalsAccount} {
 		if got, back := UnpackAccount(id); got != kind || back != (pix.Account{}) {
 			t.Errorf("kind %d became %d, %v", kind, got, back)
@@ -39,6 +42,7 @@ func TestAccountIDLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		account := accounts().Draw(t, "account")
 		want := big.NewInt(4)
+
 		for _, part := range []struct {
 			text string
 			base int
@@ -50,6 +54,7 @@ func TestAccountIDLayout(t *testing.T) {
 			}
 			want.Or(want.Lsh(want, part.bits), n)
 		}
+
 		if got := bigOf(fromTB(CustomerAccount(account))); got.Cmp(want) != 0 {
 			t.Fatalf("%v: got %x, want %x", account, got, want)
 		}
@@ -73,6 +78,7 @@ func TestOnlyReservesAndCustomersHaveALimit(t *testing.T) {
 		CustomerAccount(pix.Account{ISPB: "12345678", Branch: "0001", Number: "1"}): limit,
 	} {
 		account := NewAccount(id)
+
 		kind, _ := UnpackAccount(id)
 		if account.ID != id || account.Ledger != 986 || account.Code != uint16(kind) || account.Flags != want {
 			t.Errorf("kind %d is created as %+v, want flags %d", kind, account, want)
@@ -100,6 +106,7 @@ func TestArithmetic(t *testing.T) {
 		same(t, "+", a.plus(b), new(big.Int).Add(x, y))
 		same(t, "10a+d", a.timesTenPlus(digit),
 			new(big.Int).Add(new(big.Int).Mul(x, big.NewInt(10)), new(big.Int).SetUint64(digit)))
+
 		if fromTB(a.toTB()) != a || a.decimal() != x.String() {
 			t.Fatalf("%x reads %s", x, a.decimal())
 		}
@@ -112,11 +119,13 @@ func TestABalanceOfLargeTotals(t *testing.T) {
 		total := uint128{high: rapid.Uint64Range(0, 1<<40).Draw(t, "high"), low: rapid.Uint64().Draw(t, "low")}.toTB()
 		balance := rapid.Uint64Range(0, 1<<63-1).Draw(t, "balance")
 		sum, more := total.BigInt(), new(big.Int).SetUint64(balance)
+
 		larger := tb.BigIntToUint128(*sum.Add(&sum, more))
 		if up, down := Less(larger, total), Less(total, larger); up != int64(balance) || down != -int64(balance) {
 			t.Fatalf("%v less %v is %d, and %d the other way; want %d", larger, total, up, down, balance)
 		}
 	})
+
 	for _, large := range []uint128{{low: 1 << 63}, {low: 1<<64 - 1}, {high: 1}, {high: 1 << 63}, {high: 1<<64 - 1},
 		{high: 1<<64 - 1, low: 1<<64 - 1}} {
 		if up, down := Less(large.toTB(), tb.Uint128{}),
@@ -124,6 +133,7 @@ func TestABalanceOfLargeTotals(t *testing.T) {
 			t.Errorf("%v is %d, and %d the other way", large, up, down)
 		}
 	}
+
 	if least := Less(tb.Uint128{}, tb.ToUint128(1<<63)); least != math.MinInt64 {
 		t.Error(least)
 	}
@@ -133,11 +143,13 @@ func TestSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := new(big.Int)
 		var amounts []tb.Uint128
+
 		for range rapid.IntRange(0, 5).Draw(t, "amounts") {
 			amount := uint128{high: rapid.Uint64Range(0, 1<<60).Draw(t, "high"), low: rapid.Uint64().Draw(t, "low")}
 			amounts = append(amounts, amount.toTB())
 			want.Add(want, bigOf(amount))
 		}
+
 		if got := bigOf(fromTB(Sum(amounts...))); got.Cmp(want) != 0 {
 			t.Fatalf("got %v, want %v", got, want)
 		}
@@ -148,6 +160,7 @@ func TestCentavos(t *testing.T) {
 	if got := Centavos(tb.ToUint128(1<<63 - 1)); got != 1<<63-1 {
 		t.Error(got)
 	}
+
 	for _, v := range []uint128{{low: 1 << 63}, {high: 1}} {
 		func() {
 			defer func() {
@@ -167,18 +180,22 @@ func TestMarker(t *testing.T) {
 				rapid.Uint64().Draw(t, "deposit"), rapid.Uint64().Draw(t, "reserve")}
 		})
 		a, b := markers.Draw(t, "a"), markers.Draw(t, "b")
+
 		transfer, account := a.Transfer(), a.Issuance()
 		if MarkerOf(transfer.UserData128, transfer.UserData64) != a ||
 			MarkerOf(account.UserData128, account.UserData64) != a {
 			t.Fatalf("%+v does not read back", a)
 		}
+
 		if err := a.Check(a); err != nil {
 			t.Fatal(err)
 		}
+
 		if (a.Check(b) == nil) != (a == b) {
 			t.Fatalf("%+v and %+v: %v", a, b, a.Check(b))
 		}
 	})
+
 	err := Marker{6, 5000, 1, 2}.Check(Marker{5, 5000, 1, 3})
 	if want := "SANDBOX_BANKS is 5 there and 6 here, SANDBOX_RESERVE_CENTAVOS is 3 there and 2 here"; err == nil ||
 		!strings.Contains(err.Error(), want) {

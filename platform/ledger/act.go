@@ -49,6 +49,7 @@ func (k ActKind) String() string {
 	if k.known() {
 		return actNames[k-Joined]
 	}
+
 	return fmt.Sprintf("act of code %d", uint16(k))
 }
 
@@ -121,6 +122,7 @@ func CheckActID(id string) error {
 	if len(id) < 1 || len(id) > actIDLengthMax {
 		return fmt.Errorf("it has %d characters: it must have 1 to %d", len(id), actIDLengthMax)
 	}
+
 	for i := range len(id) {
 		switch c := id[i]; {
 		case '0' <= c && c <= '9', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', c == '.', c == '_', c == '-':
@@ -129,6 +131,7 @@ func CheckActID(id string) error {
 				id[i:i+1], i+1)
 		}
 	}
+
 	return nil
 }
 
@@ -137,12 +140,15 @@ func (a Act) Validate() error {
 	if !a.Kind.known() {
 		return fmt.Errorf("kind is %d: it must be %d to %d", a.Kind, Joined, Opening)
 	}
+
 	if _, err := pix.ParseISPB(string(a.Bank)); err != nil {
 		return err
 	}
+
 	if a.Kind.byCentralBankOnly() && !a.ByCentralBank {
 		return fmt.Errorf("%s: only the central bank may do it", a.Kind)
 	}
+
 	switch {
 	case a.Kind == Opening:
 		if a.Centavos < -1<<62 || a.Centavos > 1<<62 {
@@ -159,25 +165,30 @@ func (a Act) Validate() error {
 	case a.Centavos != 0:
 		return fmt.Errorf("%s with %d centavos: it moves no money", a.Kind, a.Centavos)
 	}
+
 	if outflow := a.Kind == DayCapped || a.Kind == NightCapped; outflow &&
 		(a.WindowSeconds < WindowSecondsMin || a.WindowSeconds > WindowSecondsMax) {
 		return fmt.Errorf("window is %d s: it must be %d to %d", a.WindowSeconds, WindowSecondsMin, WindowSecondsMax)
 	} else if !outflow && a.WindowSeconds != 0 {
 		return fmt.Errorf("%s with a window of %d s: it has none", a.Kind, a.WindowSeconds)
 	}
+
 	if a.Kind.OfAccount() {
 		if err := a.Account.Validate(); err != nil {
 			return err
 		}
+
 		if a.Account.ISPB != a.Bank {
 			return fmt.Errorf("account %s is not one of bank %s", a.Account, a.Bank)
 		}
 	} else if a.Account != (pix.Account{}) {
 		return fmt.Errorf("%s with account %s: it is not about an account", a.Kind, a.Account)
 	}
+
 	if a.Kind.HasDigest() != (a.Digest != ActDigest{}) {
 		return fmt.Errorf("%s with digest %x: a key or seal has one, other acts have none", a.Kind, a.Digest)
 	}
+
 	return nil
 }
 
@@ -205,12 +216,14 @@ func AppendAct(chain []tb.Transfer, holder, id string, act Act) []tb.Transfer {
 	if record.ID = ActRecordID(holder, id); act.Kind == Opening {
 		record.ID = OpeningID(act.Bank)
 	}
+
 	if act.Kind.MovesMoney() {
 		money := record
 		money.ID, money.Ledger, money.Flags = ActMoneyID(holder, id), Ledger, tb.TransferFlags{Linked: true}.ToUint16()
 		money.DebitAccountID, money.CreditAccountID = act.moves()
 		chain = append(chain, money)
 	}
+
 	return append(chain, record)
 }
 
@@ -243,12 +256,15 @@ func (a Act) record() tb.Transfer {
 	if a.lowersBooks() {
 		record.DebitAccountID, record.CreditAccountID = record.CreditAccountID, record.DebitAccountID
 	}
+
 	if a.Kind.MovesMoney() || a.Kind == Opening {
 		record.Amount = tb.ToUint128(uint64(max(a.Centavos, -a.Centavos)))
 	}
+
 	if a.ByCentralBank {
 		record.UserData32 = 1
 	}
+
 	switch {
 	case a.Kind.OfAccount():
 		record.UserData128 = CustomerAccount(a.Account)
@@ -262,6 +278,7 @@ func (a Act) record() tb.Transfer {
 			low: binary.BigEndian.Uint64(a.Digest[8:16])}.toTB()
 		record.UserData64 = binary.BigEndian.Uint64(a.Digest[16:])
 	}
+
 	return record
 }
 
@@ -270,6 +287,7 @@ func BooksOf(record tb.Transfer) AccountID {
 	if record.CreditAccountID == RegisterAccount {
 		return record.DebitAccountID
 	}
+
 	return record.CreditAccountID
 }
 
@@ -283,14 +301,17 @@ func ActOf(record tb.Transfer) (Act, time.Time, error) {
 	books := BooksOf(record)
 	_, owner := UnpackAccount(books)
 	act.Bank = owner.ISPB
+
 	centavos := fromTB(record.Amount)
 	if centavos.high != 0 || centavos.low > 1<<62 {
 		return act, at, fmt.Errorf("transfer %s is no act: its amount is %s", record.ID, record.Amount)
 	}
+
 	act.Centavos, act.ByCentralBank = int64(centavos.low), record.UserData32 == 1
 	if act.Kind == Opening && record.DebitAccountID == books {
 		act.Centavos = -act.Centavos
 	}
+
 	switch {
 	case act.Kind.OfAccount():
 		_, act.Account = UnpackAccount(record.UserData128)
@@ -305,13 +326,16 @@ func ActOf(record tb.Transfer) (Act, time.Time, error) {
 		binary.BigEndian.PutUint64(act.Digest[8:16], v.low)
 		binary.BigEndian.PutUint64(act.Digest[16:], record.UserData64)
 	}
+
 	if err := act.Validate(); err != nil {
 		return act, at, fmt.Errorf("transfer %s is no act: %w", record.ID, err)
 	}
+
 	if act.record() != recordOf(record) {
 		return act, at, errors.New(
 			"transfer " + record.ID.String() + " is no act: its fields are not those of " + act.Kind.String())
 	}
+
 	return act, at, nil
 }
 

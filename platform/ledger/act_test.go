@@ -21,6 +21,7 @@ func acts() *rapid.Generator[Act] {
 			Bank:          ispbs().Draw(t, "bank"),
 			ByCentralBank: rapid.Bool().Draw(t, "by the central bank"),
 		}
+
 		act.ByCentralBank = act.ByCentralBank || act.Kind <= LiquidityOut || act.Kind == Opening
 		switch {
 		case act.Kind.OfAccount():
@@ -33,12 +34,15 @@ func acts() *rapid.Generator[Act] {
 		case act.Kind == Opening:
 			act.Centavos = rapid.Int64Range(-1<<62, 1<<62).Draw(t, "opening")
 		}
+
 		if act.Kind.MovesMoney() {
 			act.Centavos = rapid.Int64Range(1, 1e15).Draw(t, "amount")
 		}
+
 		if act.Kind == DayCapped || act.Kind == NightCapped {
 			act.WindowSeconds = rapid.Uint32Range(120, 86400).Draw(t, "window")
 		}
+
 		return act
 	})
 }
@@ -60,16 +64,19 @@ func TestActLayout(t *testing.T) {
 		account := func(kind byte) *big.Int { // kind (4 bits), ISPB in base 36 (42), branch (14), number (67)
 			packed := big.NewInt(int64(kind))
 			ispb, _ := new(big.Int).SetString(string(act.Bank), 36)
+
 			branch, number := new(big.Int), new(big.Int)
 			if kind == 4 {
 				branch.SetString(act.Account.Branch, 10)
 				number.SetString(act.Account.Number, 10)
 			}
+
 			if kind == 1 || kind == 6 {
 				ispb = new(big.Int)
 			}
 			packed.Or(packed.Lsh(packed, 42), ispb)
 			packed.Or(packed.Lsh(packed, 14), branch)
+
 			return packed.Or(packed.Lsh(packed, 67), number)
 		}
 		number := func(v *big.Int) tb.Uint128 { return tb.BigIntToUint128(*v) }
@@ -80,11 +87,13 @@ func TestActLayout(t *testing.T) {
 		}
 
 		code := uint16(act.Kind)
+
 		record := tb.Transfer{ID: withRole(10), DebitAccountID: number(account(6)), CreditAccountID: number(account(7)),
 			Ledger: 1, Code: code}
 		if act.ByCentralBank {
 			record.UserData32 = 1
 		}
+
 		lowers := layout[code].lowers
 		switch {
 		case code == 50:
@@ -102,10 +111,12 @@ func TestActLayout(t *testing.T) {
 			record.UserData64 = new(big.Int).And(digest, new(big.Int).SetUint64(all)).Uint64()
 			record.UserData128 = number(digest.Rsh(digest, 64))
 		}
+
 		if lowers {
 			record.DebitAccountID, record.CreditAccountID = record.CreditAccountID, record.DebitAccountID
 		}
 		var want []tb.Transfer
+
 		if money := layout[code]; money.debit != none {
 			record.Amount = tb.ToUint128(uint64(act.Centavos))
 			moved := record
@@ -119,11 +130,13 @@ func TestActLayout(t *testing.T) {
 		if len(got) != len(want) {
 			t.Fatalf("%+v is %d transfers, want %d", act, len(got), len(want))
 		}
+
 		for i := range got {
 			if got[i] != want[i] {
 				t.Fatalf("transfer %d of %+v:\n got %+v\nwant %+v", i, act, got[i], want[i])
 			}
 		}
+
 		if ActRecordID(holder, id) != withRole(10) || ActMoneyID(holder, id) != withRole(11) ||
 			OpeningID(act.Bank) != number(account(7)) {
 			t.Fatalf("the ids of act %q of %s differ", id, holder)
@@ -142,12 +155,14 @@ func TestActsReadBack(t *testing.T) {
 		record.Timestamp = rapid.Uint64Range(1, 1<<60).Draw(t, "timestamp")
 		record.Flags |= tb.TransferFlags{Linked: rapid.Bool().Draw(t, "in a chain"),
 			Imported: rapid.Bool().Draw(t, "imported")}.ToUint16()
+
 		got, at, err := ActOf(record)
 		if err != nil || got != act || at != time.Unix(0, int64(record.Timestamp)).UTC() {
 			t.Fatalf("%+v reads %+v at %v, %v", act, got, at, err)
 		}
 		// One bit of another value is another act, or none.
 		other := record
+
 		switch bit := uint(rapid.IntRange(0, 31).Draw(t, "bit")); rapid.SampledFrom(
 			[]string{"code", "amount", "128", "64", "32", "ledger", "debit", "credit", "flags", "timeout"}).Draw(
 			t, "field") {
@@ -172,6 +187,7 @@ func TestActsReadBack(t *testing.T) {
 		case "timeout":
 			other.Timeout ^= 1 << bit
 		}
+
 		if read, _, err := ActOf(other); err == nil && read == act {
 			t.Fatalf("%+v reads as %+v, too", other, act)
 		}
@@ -193,6 +209,7 @@ func TestActIDs(t *testing.T) {
 			t.Errorf("%q: %v, want %s", id, err, wrong)
 		}
 	}
+
 	for _, id := range []string{"a", strings.Repeat("Z", 64), "2026-11-23_top.up"} {
 		if err := CheckActID(id); err != nil {
 			t.Error(err)
@@ -200,6 +217,7 @@ func TestActIDs(t *testing.T) {
 	}
 	// Neither the holder nor the id can stand for a part of the other.
 	seen := map[tb.Uint128]string{}
+
 	for _, holder := range []string{"central-bank", "10000001", "1000000A"} {
 		for _, id := range []string{"a", "b", "10000001"} {
 			for _, got := range []tb.Uint128{ActRecordID(holder, id), ActMoneyID(holder, id)} {
@@ -214,6 +232,7 @@ func TestActIDs(t *testing.T) {
 
 func TestInvalidActs(t *testing.T) {
 	const bank = pix.ISPB("10000001")
+
 	account := pix.Account{ISPB: bank, Branch: "0001", Number: "7"}
 	for _, c := range []struct {
 		wrong string
@@ -269,14 +288,17 @@ func TestAccountsOfTheRegister(t *testing.T) {
 			(tb.Account{ID: c.id, Ledger: c.ledger, Code: uint16(c.kind), Flags: c.flags}); got != want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, want)
 		}
+
 		if kind, owner := UnpackAccount(c.id); kind != c.kind || owner != c.owner || AccountName(c.id) != c.name {
 			t.Errorf("%s reads %d, %v, %s", c.name, kind, owner, AccountName(c.id))
 		}
+
 		parts, want := strings.Fields(c.layout), new(big.Int)
 		for i, bits := range []uint{0, 42, 14} {
 			part, _ := new(big.Int).SetString(parts[i], 36)
 			want.Or(want.Lsh(want, bits), part)
 		}
+
 		if got := bigOf(fromTB(c.id)); got.Cmp(want.Lsh(want, 67)) != 0 {
 			t.Errorf("%s: got %x, want %x", c.name, got, want)
 		}

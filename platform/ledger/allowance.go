@@ -18,6 +18,7 @@ func WindowAt(at time.Time) Window {
 	if hour := at.In(pix.SaoPaulo).Hour(); 6 <= hour && hour < 20 {
 		return Day
 	}
+
 	return Night
 }
 
@@ -33,6 +34,7 @@ func (w Window) String() string { return [...]string{Day: "day", Night: "night"}
 func AppendCap(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, window Window,
 	timeoutSeconds uint32) []tb.Transfer {
 	link(chain)
+
 	return append(chain, tb.Transfer{
 		ID: IDsOf(id).Pending(capLeg), DebitAccountID: AllowanceAccount(content.Payer.ISPB, window),
 		CreditAccountID: AllowanceSourceAccount,
@@ -53,6 +55,7 @@ func AppendCapVoid(chain []tb.Transfer, id pix.EndToEndID, reason pix.Reason) []
 // ledger, and a receipt must be the payment's verdict, or its hold must have expired.
 func AppendCapRelease(chain []tb.Transfer, id pix.EndToEndID, reason pix.Reason) []tb.Transfer {
 	ids := IDsOf(id)
+
 	return append(chain, tb.Transfer{
 		ID: ids.Resolution(capLeg), PendingID: ids.Pending(capLeg), UserData32: uint32(reason), Code: CodeLeg4,
 		Flags: tb.TransferFlags{VoidPendingTransfer: true}.ToUint16(),
@@ -111,6 +114,7 @@ func (g Grant) AppendAdjustment(chain []tb.Transfer, capCentavos int64) []tb.Tra
 		ID: ids.role(roleRecord), DebitAccountID: AllowanceSourceAccount, CreditAccountID: g.account.ID,
 		UserData64: uint64(capCentavos), Ledger: Allowances, Code: CodeAdjustment,
 	}
+
 	excess := g.Centavos() - capCentavos
 	if excess < 0 {
 		raise.Amount = tb.ToUint128(uint64(-excess))
@@ -121,17 +125,20 @@ func (g Grant) AppendAdjustment(chain []tb.Transfer, capCentavos int64) []tb.Tra
 	lower.ID, lower.DebitAccountID, lower.CreditAccountID = ids.role(roleMoney), raise.CreditAccountID,
 		raise.DebitAccountID
 	lower.Amount, lower.Flags = tb.ToUint128(uint64(excess)+1), tb.TransferFlags{BalancingDebit: true}.ToUint16()
+
 	return append(chain, raise, lower)
 }
 
 // versionIDs returns the ids of the adjustment of the account as it is.
 func (g Grant) versionIDs() PaymentIDs {
 	text := []byte("liquida allowance\x00")
+
 	for _, part := range []tb.Uint128{g.account.ID, g.account.CreditsPosted, g.account.DebitsPosted} {
 		v := fromTB(part)
 		text = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(text, v.high), v.low)
 	}
 	sum := sha256.Sum256(text)
+
 	return PaymentIDs{uint128{high: binary.BigEndian.Uint64(sum[:8]),
 		low: binary.BigEndian.Uint64(sum[8:16]) &^ (1<<roleBits - 1)}}
 }

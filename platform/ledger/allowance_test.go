@@ -22,6 +22,7 @@ func TestDayAndNight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got := WindowAt(at); got != want {
 			t.Errorf("at %s it is %s, want %s", text, got, want)
 		}
@@ -35,6 +36,7 @@ func TestLegFour(t *testing.T) {
 		window := rapid.SampledFrom([]Window{Day, Night}).Draw(t, "window")
 		reason := pix.MustReason("AC07")
 		chain := AppendCap(AppendReserve(nil, id, content, 60), id, content, window, 120)
+
 		leg := chain[len(chain)-1]
 		if want := (tb.Transfer{
 			ID: IDsOf(id).Pending(4), DebitAccountID: AllowanceAccount(content.Payer.ISPB, window),
@@ -45,11 +47,13 @@ func TestLegFour(t *testing.T) {
 		}); leg != want {
 			t.Fatalf("leg 4 is %+v, want %+v", leg, want)
 		}
+
 		void := AppendCapVoid(AppendVoid(nil, id, content.SameBank(), reason), id, reason)
 		if want := (tb.Transfer{ID: IDsOf(id).Resolution(4), PendingID: leg.ID, UserData32: uint32(reason), Code: 4,
 			Flags: 8}); void[len(void)-1] != want {
 			t.Fatalf("its void is %+v, want %+v", void[len(void)-1], want)
 		}
+
 		for name, linked := range map[string][]tb.Transfer{"hold": chain, "void": void} {
 			for i := range linked {
 				if linked[i].TransferFlags().Linked != (i < len(linked)-1) || IsCapRelease(linked, i) {
@@ -65,10 +69,12 @@ func TestLegFour(t *testing.T) {
 			t.Fatalf("a payment with leg 4: capped %t, same content %t, %d legs of money", trace.Capped(),
 				trace.SameContent(id, content), len(trace.Legs()))
 		}
+
 		receipt := AppendReceipt(nil, id, content, reason, true)
 		if trace.StrandsCap() || !TraceOf(id, append(chain, receipt...)).StrandsCap() {
 			t.Fatal("only a receipt leaves a part of the cap behind")
 		}
+
 		stored := tb.Transfer{ID: IDsOf(id).Verdict(), Flags: void[0].Flags}
 		if TraceOf(id, append(chain, stored)).StrandsCap() {
 			t.Fatal("a void leaves nothing behind: it voided leg 4, too")
@@ -81,6 +87,7 @@ func TestAReleaseDoesNotCountForTheReceiptBeforeIt(t *testing.T) {
 	behind := AppendCapRelease(
 		AppendReceipt(nil, id, pix.Content{Payer: pix.Account{ISPB: "12345678"}}, pix.ReasonPayeePSPSilent, true), id,
 		pix.ReasonPayeePSPSilent)
+
 	alone := AppendCapRelease(nil, id, pix.ReasonPayeePSPSilent)
 	for status, harmless := range map[tb.CreateTransferResult]bool{
 		tb.TransferExists: true, tb.TransferExistsWithDifferentUserData32: true,
@@ -93,6 +100,7 @@ func TestAReleaseDoesNotCountForTheReceiptBeforeIt(t *testing.T) {
 				t.Errorf("%s of %d transfers: %+v", status, len(chain), got)
 			}
 		}
+
 		linked := AppendCapVoid(AppendVoid(nil, id, false, pix.ReasonPayeePSPSilent), id, pix.ReasonPayeePSPSilent)
 		if got := ResultOf(linked, 0, []tb.TransferEventResult{{Index: 3, Result: status}}); got.Status != status {
 			t.Errorf("in a chain, %s became %+v", status, got)
@@ -139,9 +147,11 @@ func TestAdjustments(t *testing.T) {
 		}
 		sum := sha256.Sum256(text)
 		id := new(big.Int).SetBytes(sum[:16])
+
 		return id.Lsh(id.Rsh(id, 4), 4)
 	}
 	account, source := AllowanceAccount("12345678", Night), AllowanceSourceAccount
+
 	act := tb.Transfer{ID: tb.ToUint128(1)}
 	for _, c := range []struct {
 		granted, debited uint64
@@ -158,6 +168,7 @@ func TestAdjustments(t *testing.T) {
 			Ledger: 2, Code: 51,
 		}}
 		ids := []string{"1", id(10)}
+
 		if c.lower > 0 {
 			want[1].Flags = 1
 			want = append(want, tb.Transfer{
@@ -166,14 +177,17 @@ func TestAdjustments(t *testing.T) {
 			})
 			ids = append(ids, id(11))
 		}
+
 		for i := range chain {
 			if got := bigOf(fromTB(chain[i].ID)).String(); i >= len(want) || got != ids[i] {
 				t.Fatalf("%+v: transfer %d has the id %s, want %v", c, i, got, ids)
 			}
+
 			if chain[i].ID = (tb.Uint128{}); chain[i] != want[i] {
 				t.Errorf("%+v: transfer %d is %+v, want %+v", c, i, chain[i], want[i])
 			}
 		}
+
 		if len(chain) != len(want) {
 			t.Errorf("%+v: %d transfers", c, len(chain))
 		}

@@ -25,6 +25,7 @@ func AskPatiently[T any](
 		value, err := request()
 		results <- result{value, err}
 	}()
+
 	for {
 		select {
 		case r := <-results:

@@ -21,12 +21,14 @@ func (c Config) Validate() error {
 	if err := settings.NotEmpty("TIGERBEETLE_ADDRESSES", c.Addresses); err != nil {
 		return err
 	}
+
 	for _, address := range c.Addresses {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil || net.ParseIP(host) == nil {
 			return fmt.Errorf("TIGERBEETLE_ADDRESSES holds %q: it must be ip:port, host names are not allowed", address)
 		}
 	}
+
 	return nil
 }
 
@@ -38,5 +40,6 @@ func Connect(config Config) (tigerbeetle.Client, error) {
 		return nil, fmt.Errorf("cannot make a TigerBeetle client for TIGERBEETLE_ADDRESSES %v: %w",
 			config.Addresses, err)
 	}
+
 	return client, nil
 }

@@ -44,22 +44,27 @@ func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds 
 		Flags: tb.TransferFlags{Pending: timeoutSeconds > 0}.ToUint16(), Timeout: timeoutSeconds,
 	}})
 	after := now()
+
 	if err != nil {
 		return ClockProbe{}, fmt.Errorf("cannot write a probe to the ledger: %w", err)
 	}
+
 	found, err := client.LookupTransfers(append([]tb.Uint128{id}, known...))
 	if err != nil {
 		return ClockProbe{}, fmt.Errorf("cannot look up a probe in the ledger: %w", err)
 	}
 	var lacks []tb.Uint128
+
 	for _, known := range known {
 		if !slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.ID == known }) {
 			lacks = append(lacks, known)
 		}
 	}
+
 	if len(found) == 0 || found[0].ID != id {
 		return ClockProbe{Unfunded: true, Lacks: lacks}, nil
 	}
+
 	p := ClockProbe{ID: id, At: timeOf(&found[0]), Lacks: lacks}
 	switch {
 	case p.At.Before(before):
@@ -67,6 +72,7 @@ func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds 
 	case p.At.After(after):
 		p.Skew = after.Sub(p.At)
 	}
+
 	return p, nil
 }
 

@@ -30,6 +30,7 @@ func (h *holder) room() float64 {
 	if len(h.waiting) > 0 {
 		return math.Inf(1)
 	}
+
 	return max(0, creditMax-h.credit)
 }
 
@@ -40,6 +41,7 @@ func (f *fair) of(name string) *holder {
 		h = &holder{name: name, credit: creditMax}
 		f.holders[name] = h
 	}
+
 	return h
 }
 
@@ -47,6 +49,7 @@ func (f *fair) of(name string) *holder {
 // nothing is forgotten.
 func (f *fair) grow(now time.Time, share float64) {
 	f.give(share * now.Sub(f.at).Seconds())
+
 	f.at = now
 	for name, h := range f.holders {
 		if len(h.waiting) == 0 && h.credit >= creditMax {
@@ -62,6 +65,7 @@ func (f *fair) give(seconds float64) {
 		open = append(open, h)
 	}
 	slices.SortFunc(open, func(a, b *holder) int { return cmp.Compare(a.room(), b.room()) })
+
 	for i, h := range open {
 		part := min(seconds/float64(len(open)-i), h.room())
 		h.credit += part
@@ -77,11 +81,13 @@ func (f *fair) next(fits func(*question) bool) (best *holder, first *question) {
 		if len(h.waiting) == 0 || !fits(h.waiting[0]) {
 			continue
 		}
+
 		if q := h.waiting[0]; best == nil || h.credit > best.credit || h.credit == best.credit &&
 			q.number < first.number {
 			best, first = h, q
 		}
 	}
+
 	return best, first
 }
 
@@ -91,6 +97,7 @@ func (f *fair) affords(h *holder, all bool) bool {
 	for all && h.credit <= 0 {
 		f.give((1e-6 - h.credit) * float64(len(f.holders)))
 	}
+
 	return h.credit > 0
 }
 

@@ -25,6 +25,7 @@ func TestReadsAreDividedFairlyByCost(t *testing.T) {
 			f.of(name).waiting = append(f.of(name).waiting, &question{number: number})
 		}
 		costs, spent, total, most := map[string]float64{"modest": modestCost}, map[string]float64{}, 0.0, modestCost
+
 		for i, cost := range greedy {
 			name := string(rune('a' + i))
 			costs[name], most = cost, max(most, cost)
@@ -35,21 +36,26 @@ func TestReadsAreDividedFairlyByCost(t *testing.T) {
 		lasts := 40 * most * float64(len(greedy)+1) / share
 		seconds := func() float64 { return now.Sub(time.Unix(0, 0)).Seconds() }
 		pass := func(s float64) { now = now.Add(time.Duration(math.Ceil(s * 1e9))) }
+
 		for modest, asked := 0.0, 0.0; seconds() < lasts; {
 			f.grow(now, share)
+
 			if seconds() >= modest {
 				asked = modest
 				modest += period
 				ask("modest")
 			}
+
 			h, _ := f.next(func(*question) bool { return true })
 			if !f.affords(h, all) {
 				if len(f.of("modest").waiting) > 0 && f.of("modest").credit <= 0 {
 					t.Fatal("who reads less than its part has no credit")
 				}
 				pass(min(f.wait(h, share).Seconds(), max(0, modest-seconds())))
+
 				continue
 			}
+
 			if waited := seconds() - asked; h.name == "modest" && waited > most*float64(len(greedy)+1) {
 				t.Fatalf("who reads less than its part waits for %.3f s, a read takes at most %.3f s", waited, most)
 			}
@@ -59,13 +65,16 @@ func TestReadsAreDividedFairlyByCost(t *testing.T) {
 			spent[h.name] += cost
 			total += cost
 			pass(cost)
+
 			if h.name != "modest" {
 				ask(h.name)
 			}
 		}
+
 		if slack := float64(len(costs)) * (creditMax + most); !all && total > share*seconds()+slack {
 			t.Errorf("all together took %.3f s of %.3f s, the share is %.3f", total, seconds(), share)
 		}
+
 		for name := range costs {
 			if difference := spent[name] - spent["a"]; name != "modest" && math.Abs(difference) > 2*(creditMax+most) {
 				t.Errorf("%s took %.3f s, a %.3f s, a read costs at most %.3f s", name, spent[name], spent["a"], most)
@@ -87,18 +96,22 @@ func TestAQueryHasItsTurnAmongLookUps(t *testing.T) {
 		for kind, name := range []string{"transfers", "accounts", "query"} {
 			r.metrics[kind] = newRequestMetrics(prometheus.NewRegistry(), name)
 		}
+
 		asked, last := &question{kind: query, objects: 1}, &question{}
 		for round := 0; last != asked; round++ {
 			if round > 20 {
 				t.Fatalf("busy %v: the query does not come", busy)
 			}
+
 			for range 3 {
 				r.put("10000001", &question{kind: transferLookUp, objects: 4, ids: make([]tb.Uint128, 4)})
 			}
+
 			if round == 0 {
 				r.put("10000001", asked)
 			}
 			r.put("10000002", &question{kind: transferLookUp, objects: 1, ids: make([]tb.Uint128, 1)})
+
 			batch, by, wait := r.next()
 			if len(batch) == 0 {
 				time.Sleep(wait)

@@ -29,12 +29,14 @@ func endToEndIDs() *rapid.Generator[pix.EndToEndID] {
 	return rapid.Custom(func(t *rapid.T) pix.EndToEndID {
 		minute := rapid.OneOf(rapid.Uint64Range(0, 1<<26-1), rapid.Uint64Range(2_800_000, 2_800_003)).Draw(t, "minute")
 		at := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(minute) * time.Minute)
+
 		id, err := pix.ParseEndToEndID(
 			"E" + string(ispbs().Draw(t, "payer")) + at.Format("200601021504") +
 				rapid.StringMatching(`[0-9A-Za-z]{11}`).Draw(t, "suffix"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return id
 	})
 }
@@ -49,6 +51,7 @@ func contents() *rapid.Generator[pix.Content] {
 		if rapid.Bool().Draw(t, "same bank") {
 			content.Payee.ISPB = content.Payer.ISPB
 		}
+
 		return content
 	})
 }

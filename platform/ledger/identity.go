@@ -28,6 +28,7 @@ func (i Identity) String() string {
 	if i == (Identity{}) {
 		return NoIdentity
 	}
+
 	return fmt.Sprintf("%d-%d", i.Number, i.Since)
 }
 
@@ -38,12 +39,14 @@ func ParseIdentity(text string) (Identity, error) {
 	}
 	number, since, cut := strings.Cut(text, "-")
 	n, badNumber := strconv.ParseUint(number, 10, 32)
+
 	s, badSince := strconv.ParseUint(since, 10, 64)
 	if !cut || badNumber != nil || badSince != nil || n == 0 || s == 0 {
 		return Identity{}, fmt.Errorf(
 			"%q is no identity of a ledger: it must be %s or NUMBER-NANOSECONDS, as bootstrap and engines print it",
 			text, NoIdentity)
 	}
+
 	return Identity{uint32(n), s}, nil
 }
 
@@ -75,6 +78,7 @@ func AppendIdentityIDs(ids []tb.Uint128) []tb.Uint128 {
 	for number := range uint32(RenewalsMax + 1) {
 		ids = append(ids, IdentityID(number+1))
 	}
+
 	return ids
 }
 
@@ -85,11 +89,13 @@ func IdentityIn(found []tb.Transfer) (is Identity, last tb.Transfer) {
 		if t.Code != CodeMarker && t.Code != CodeIdentity {
 			continue
 		}
+
 		id := fromTB(t.ID)
 		if number := uint32(id.shiftRight(64+roleBits).low) + 1; t.ID == IdentityID(number) && number > is.Number {
 			is, last = Identity{number, t.Timestamp}, t
 		}
 	}
+
 	return is, last
 }
 

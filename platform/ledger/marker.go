@@ -37,6 +37,7 @@ func (m Marker) Transfer() tb.Transfer {
 		Ledger: Ledger, Code: CodeMarker,
 	}
 	transfer.UserData128, transfer.UserData64 = m.userData()
+
 	return transfer
 }
 
@@ -48,6 +49,7 @@ func (m Marker) userData() (tb.Uint128, uint64) {
 // issuance account.
 func MarkerOf(userData128 tb.Uint128, userData64 uint64) Marker {
 	money := fromTB(userData128)
+
 	return Marker{
 		Banks: uint32(userData64 >> 32), Customers: uint32(userData64),
 		DepositCentavos: money.low, ReserveCentavos: money.high,
@@ -66,10 +68,12 @@ func (m Marker) Check(is Marker) error {
 	compare("SANDBOX_CUSTOMERS", uint64(is.Customers), uint64(m.Customers))
 	compare("SANDBOX_DEPOSIT_CENTAVOS", is.DepositCentavos, m.DepositCentavos)
 	compare("SANDBOX_RESERVE_CENTAVOS", is.ReserveCentavos, m.ReserveCentavos)
+
 	if len(differs) > 0 {
 		return fmt.Errorf("the ledger holds another population: %s; configure the same, or start with an empty ledger",
 			strings.Join(differs, ", "))
 	}
+
 	return nil
 }
 
@@ -111,6 +115,7 @@ func Archived(day pix.Day, hash [32]byte) tb.Transfer {
 	transfer.UserData128 = uint128{high: binary.BigEndian.Uint64(hash[:8]),
 		low: binary.BigEndian.Uint64(hash[8:16])}.toTB()
 	transfer.UserData64, transfer.UserData32 = binary.BigEndian.Uint64(hash[16:24]), day.Number()
+
 	return transfer
 }
 

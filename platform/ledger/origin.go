@@ -34,6 +34,7 @@ func (o Origin) Transfer() tb.Transfer {
 	transfer.UserData128 = uint128{high: binary.BigEndian.Uint64(o.Hash[:8]),
 		low: binary.BigEndian.Uint64(o.Hash[8:])}.toTB()
 	transfer.UserData64 = uint64(o.Offset)
+
 	return transfer
 }
 
@@ -43,6 +44,7 @@ func OriginOf(t tb.Transfer) Origin {
 	o := Origin{Log: uint32(id.shiftRight(32).low), Partition: int32(uint32(id.low) - 1), Offset: int64(t.UserData64)}
 	binary.BigEndian.PutUint64(o.Hash[:8], hash.high)
 	binary.BigEndian.PutUint64(o.Hash[8:], hash.low)
+
 	return o
 }
 

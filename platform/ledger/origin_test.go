@@ -18,22 +18,26 @@ func TestOriginLayout(t *testing.T) {
 		id := new(big.Int).Lsh(big.NewInt(int64(o.Log)), 36)
 		id.Or(id, new(big.Int).Lsh(big.NewInt(int64(o.Partition)+1), 4))
 		id.Or(id, big.NewInt(15))
+
 		transfer := o.Transfer()
 		if bigOf(fromTB(transfer.ID)).Cmp(id) != 0 ||
 			bigOf(fromTB(transfer.UserData128)).Cmp(new(big.Int).SetBytes(o.Hash[:])) != 0 {
 			t.Fatalf("%+v has the id %s and the hash %s", o, transfer.ID, transfer.UserData128)
 		}
+
 		if want := (tb.Transfer{
 			ID: transfer.ID, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount, Ledger: 986, Code: 15,
 			UserData128: transfer.UserData128, UserData64: uint64(o.Offset),
 		}); transfer != want || OriginOf(transfer) != o {
 			t.Fatalf("%+v is kept as %+v and read as %+v", o, transfer, OriginOf(transfer))
 		}
+
 		if given := bigOf(fromTB(GivenUp(o.Log).ID)); given.Cmp(
 			new(big.Int).Add(new(big.Int).Lsh(big.NewInt(int64(o.Log)), 36), big.NewInt(15))) != 0 ||
 			GivenUp(o.Log).Code != 16 {
 			t.Fatalf("log %d is given up with %x", o.Log, given)
 		}
+
 		if MarkerID == transfer.ID || o.Log > 0 && MarkerID == GivenUpID(o.Log) {
 			t.Fatalf("%+v has the id of the marker", o)
 		}

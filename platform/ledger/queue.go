@@ -37,6 +37,7 @@ func newQueue[T, E any](eventsMax int) *queue[T, E] {
 func (q *queue[T, E]) put(tag T, events []E) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if n := len(q.requests); n == 0 || len(q.requests[n-1].events)+len(events) > q.eventsMax {
 		q.begin()
 	}
@@ -44,6 +45,7 @@ func (q *queue[T, E]) put(tag T, events []E) {
 	last.events = append(last.events, events...)
 	last.tags = append(last.tags, tag)
 	last.ends = append(last.ends, len(last.events))
+
 	q.jobs++
 	if q.isDue() {
 		q.wake.Signal()
@@ -66,9 +68,11 @@ func (q *queue[T, E]) begin() {
 func (q *queue[T, E]) next() *request[T, E] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	for !q.isDue() && !q.closed {
 		q.wake.Wait()
 	}
+
 	if q.closed {
 		return nil
 	}
@@ -76,6 +80,7 @@ func (q *queue[T, E]) next() *request[T, E] {
 	q.requests = slices.Delete(q.requests, 0, 1)
 	q.jobs -= len(first.tags)
 	q.underWay++
+
 	return first
 }
 
@@ -89,6 +94,7 @@ func (q *queue[T, E]) isDue() bool {
 func (q *queue[T, E]) done() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.underWay--; q.isDue() {
 		q.wake.Signal()
 	}
@@ -100,10 +106,12 @@ func (q *queue[T, E]) done() {
 func (q *queue[T, E]) send(pause time.Duration, ask func(*request[T, E]) error, fail func(error)) {
 	for request := q.next(); request != nil; request = q.next() {
 		started := time.Now()
+
 		if err := ask(request); err != nil {
 			if !q.isClosed() {
 				fail(err)
 			}
+
 			return
 		}
 		q.giveBack(request)
@@ -118,6 +126,7 @@ func (q *queue[T, E]) giveBack(r *request[T, E]) {
 	defer q.mu.Unlock()
 	clear(r.tags)
 	r.events, r.tags, r.ends = r.events[:0], r.tags[:0], r.ends[:0]
+
 	const spareMax = 4
 	if len(q.spare) < spareMax {
 		q.spare = append(q.spare, r)

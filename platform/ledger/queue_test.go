@@ -27,11 +27,13 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 
 		var taken [][]mark // the tags of each request, in the order of leaving
 		var mu sync.Mutex
+
 		var taking, putting sync.WaitGroup
 		for range takers {
 			taking.Go(func() {
 				for {
 					mu.Lock() // so that the order of leaving is known
+
 					b := q.next()
 					if b == nil {
 						mu.Unlock()
@@ -39,17 +41,20 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 					}
 					taken = append(taken, slices.Clone(b.tags))
 					mu.Unlock()
+
 					if len(b.events) > eventsMax || len(b.tags) != len(b.ends) || len(b.tags) == 0 ||
 						b.ends[len(b.ends)-1] != len(b.events) {
 						t.Errorf("request of %d events, at most %d; %d tags, ends %v", len(b.events), eventsMax,
 							len(b.tags), b.ends)
 					}
+
 					start := 0
 					for i, tag := range b.tags {
 						chain := b.events[start:b.ends[i]]
 						if len(chain) != tag.of {
 							t.Errorf("chain %+v left with %d events", tag, len(chain))
 						}
+
 						for place, event := range chain {
 							if event != (mark{tag.putter, tag.job, place, tag.of}) {
 								t.Errorf("chain %+v left with %+v at %d", tag, event, place)
@@ -62,6 +67,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 				}
 			})
 		}
+
 		for putter := range putters {
 			putting.Go(func() {
 				chain := make([]mark, 0, 8)
@@ -71,6 +77,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 						chain = append(chain, mark{putter, job, place, length})
 					}
 					q.put(mark{putter, job, 0, length}, chain)
+
 					if job%7 == 0 {
 						runtime.Gosched()
 					}
@@ -78,6 +85,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 			})
 		}
 		putting.Wait()
+
 		for q.length() > 0 {
 			runtime.Gosched()
 		}
@@ -85,6 +93,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 		taking.Wait()
 
 		next, left := map[int]int{}, 0
+
 		for _, tags := range taken {
 			for _, tag := range tags {
 				if tag.job != next[tag.putter] {
@@ -94,6 +103,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 				left++
 			}
 		}
+
 		if want := putters * len(lengths); left != want {
 			t.Fatalf("%d of %d jobs left", left, want)
 		}
@@ -106,14 +116,17 @@ func TestQueueFillsItsRequests(t *testing.T) {
 		for i := range 7 {
 			q.put(i, []int{i, i, i})
 		}
+
 		if q.length() != 7 {
 			t.Errorf("%d jobs wait, want 7", q.length())
 		}
+
 		var lengths []int
 		for range want {
 			lengths = append(lengths, len(q.next().events))
 			q.done()
 		}
+
 		if !slices.Equal(lengths, want) || q.length() != 0 {
 			t.Errorf("at most %d: requests of %v events, want %v; %d jobs left", eventsMax, lengths, want, q.length())
 		}
@@ -130,6 +143,7 @@ func TestOnlyAFullRequestGoesBesideAnother(t *testing.T) {
 	}
 	takes := func(want int) {
 		t.Helper()
+
 		if got := len(q.next().events); got != want {
 			t.Fatalf("a request of %d events left, want %d", got, want)
 		}
@@ -138,6 +152,7 @@ func TestOnlyAFullRequestGoesBesideAnother(t *testing.T) {
 		t.Helper()
 		q.mu.Lock()
 		defer q.mu.Unlock()
+
 		if q.isDue() {
 			t.Fatal("a request is due")
 		}
@@ -159,10 +174,12 @@ func TestOnlyAFullRequestGoesBesideAnother(t *testing.T) {
 func TestCloseEndsWaiting(t *testing.T) {
 	q := newQueue[int, int](10)
 	ended := make(chan bool)
+
 	for range 3 {
 		go func() { ended <- q.next() != nil }()
 	}
 	q.close()
+
 	for range 3 {
 		select {
 		case more := <-ended:
@@ -180,16 +197,20 @@ func TestKeepBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all, kept, unsent []int
 		b, want := &request[int, tb.Transfer]{}, &request[int, tb.Transfer]{}
+
 		for chain := range rapid.IntRange(0, 30).Draw(t, "chains") {
 			all = append(all, chain)
+
 			admitted := rapid.Bool().Draw(t, "admitted")
 			for place := range rapid.IntRange(1, 4).Draw(t, "length") {
 				transfer := tb.Transfer{ID: tb.ToUint128(uint64(chain*10 + place))}
+
 				b.events = append(b.events, transfer)
 				if admitted {
 					want.events = append(want.events, transfer)
 				}
 			}
+
 			b.tags, b.ends = append(b.tags, chain), append(b.ends, len(b.events))
 			if admitted {
 				kept, want.ends = append(kept, chain), append(want.ends, len(want.events))
@@ -208,6 +229,7 @@ func TestKeepBack(t *testing.T) {
 			},
 		}
 		w.keepBack(b)
+
 		if !slices.Equal(b.events, want.events) || !slices.Equal(b.ends, want.ends) || !slices.Equal(b.tags, kept) ||
 			!slices.Equal(delivered, unsent) {
 			t.Fatalf("of %v, %v are kept back: the request holds %v, %v, %v", all, delivered, b.tags, b.ends, b.events)
@@ -223,14 +245,17 @@ func TestClassify(t *testing.T) {
 		b := &request[int, tb.Transfer]{}
 		var results []tb.TransferEventResult
 		var want []Result
+
 		for chain := range rapid.IntRange(0, 30).Draw(t, "chains") {
 			length := rapid.IntRange(1, 4).Draw(t, "length")
 			failing := rapid.IntRange(-1, length-1).Draw(t, "failing") // -1: none
 			result := Result{}
+
 			for place := range length {
 				code := uint16(rapid.IntRange(0, 7).Draw(t, "code"))
 				index := uint32(len(b.events))
 				b.events = append(b.events, tb.Transfer{Code: code})
+
 				switch {
 				case failing == place:
 					result = Result{Status: rapid.SampledFrom(statuses).Draw(t, "status"), Code: code, Index: place}
@@ -249,9 +274,11 @@ func TestClassify(t *testing.T) {
 			}
 			got = append(got, result)
 		})
+
 		if !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
+
 		for _, result := range got {
 			if result.OK() != (result.Status == tb.TransferOK) {
 				t.Fatalf("%v: OK is %v", result, result.OK())
@@ -263,6 +290,7 @@ func TestClassify(t *testing.T) {
 // Exists must know all statuses of this kind, also those of a later version of the client.
 func TestExistsKnowsEveryStatus(t *testing.T) {
 	known := 0
+
 	for status := range tb.CreateTransferResult(200) {
 		name := status.String()
 		if want := strings.HasPrefix(name, "TransferExists"); (Result{Status: status}).Exists() != want {
@@ -271,6 +299,7 @@ func TestExistsKnowsEveryStatus(t *testing.T) {
 			known++
 		}
 	}
+
 	if known < 12 {
 		t.Errorf("only %d statuses begin with TransferExists: has the client renamed them?", known)
 	}

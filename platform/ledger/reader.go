@@ -28,6 +28,7 @@ func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, reg
 		lookup: client.LookupTransfers, idOf: func(t *tb.Transfer) tb.Uint128 { return t.ID },
 		deliver: deliver, metrics: newRequestMetrics(registry, "look up transfers"),
 	}
+
 	return r.start(config, fail)
 }
 
@@ -38,6 +39,7 @@ func NewAccountReader[T any](client tigerbeetle.Client, config BatchConfig, regi
 		lookup: client.LookupAccounts, idOf: func(a *tb.Account) tb.Uint128 { return a.ID },
 		deliver: deliver, metrics: newRequestMetrics(registry, "look up accounts"),
 	}
+
 	return r.start(config, fail)
 }
 
@@ -55,6 +57,7 @@ func (r *Reader[T, O]) Close() { r.queue.close() }
 
 func (r *Reader[T, O]) send(request *request[T, tb.Uint128]) error {
 	started := time.Now()
+
 	objects, err := r.lookup(request.events)
 	if err != nil {
 		return fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w",
@@ -62,11 +65,13 @@ func (r *Reader[T, O]) send(request *request[T, tb.Uint128]) error {
 	}
 	r.metrics.observe(len(request.events), time.Since(started))
 	byID := indexed(objects, r.idOf)
+
 	start := 0
 	for i, tag := range request.tags {
 		r.deliver(tag, among(byID, request.events[start:request.ends[i]]))
 		start = request.ends[i]
 	}
+
 	return nil
 }
 
@@ -75,6 +80,7 @@ func indexed[O any](objects []O, idOf func(*O) tb.Uint128) map[tb.Uint128]*O {
 	for i := range objects {
 		byID[idOf(&objects[i])] = &objects[i]
 	}
+
 	return byID
 }
 
@@ -85,5 +91,6 @@ func among[O any](byID map[tb.Uint128]*O, ids []tb.Uint128) (found []O) {
 			found = append(found, *object)
 		}
 	}
+
 	return found
 }

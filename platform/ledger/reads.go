@@ -115,6 +115,7 @@ func NewReads(client tigerbeetle.Client, config ReadsConfig, batch BatchConfig, 
 	promauto.With(registry).NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "pix_ledger_reads_waiting", Help: "Reads that wait for a request to the ledger."},
 		func() float64 { return float64(r.waiting()) })
+
 	for kind, name := range []string{"read transfers", "read accounts", "query"} {
 		r.metrics[kind] = newRequestMetrics(registry, name)
 	}
@@ -124,6 +125,7 @@ func NewReads(client tigerbeetle.Client, config ReadsConfig, batch BatchConfig, 
 		func(one []*question) error { return one[0].send() },
 	}
 	go r.run(fail)
+
 	return r
 }
 
@@ -162,12 +164,15 @@ func Query[O any](ctx context.Context, r *Reads, holder string, objects int, pat
 			q.objects = len(found)
 			result <- found
 		}
+
 		return err
 	}
+
 	var waitMax time.Duration // without limit
 	if !patient {
 		waitMax = r.config.WaitMax
 	}
+
 	return await(ctx, r, waitMax, holder, q, result)
 }
 
@@ -177,10 +182,12 @@ func Query[O any](ctx context.Context, r *Reads, holder string, objects int, pat
 func await[O any](ctx context.Context, r *Reads, waitMax time.Duration, holder string, q *question,
 	result <-chan []O) ([]O, error) {
 	r.put(holder, q)
+
 	var late <-chan time.Time
 	if waitMax > 0 {
 		late = time.After(waitMax/2 + rand.N(waitMax/2))
 	}
+
 	for {
 		select {
 		case found := <-result:
@@ -188,9 +195,11 @@ func await[O any](ctx context.Context, r *Reads, waitMax time.Duration, holder s
 		case <-late:
 		case <-ctx.Done():
 		}
+
 		if err := r.withdraw(holder, q, ctx.Err() != nil); err != nil {
 			return nil, err
 		}
+
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("the ledger does not answer: %w", context.Cause(ctx))
 		}
@@ -223,23 +232,28 @@ func (r *Reads) withdraw(name string, q *question, ended bool) error {
 	h := r.fair.of(name)
 	i := slices.Index(h.waiting, q)
 	silent := r.sent.After(r.answered) && r.sent.Before(q.asked)
+
 	crowded := i >= 0 && !silent
 	if crowded || i >= 0 && ended {
 		h.waiting = slices.Delete(h.waiting, i, i+1)
 	}
+
 	if !crowded {
 		return nil
 	}
 	r.refused.Inc()
+
 	return &Crowded{RetryAfter: max(time.Second, r.fair.wait(h, r.config.Own()))}
 }
 
 func (r *Reads) waiting() (all int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, h := range r.fair.holders {
 		all += len(h.waiting)
 	}
+
 	return all
 }
 
@@ -261,15 +275,18 @@ func (r *Reads) run(fail func(error)) {
 			case <-r.closed:
 				return
 			}
+
 			continue
 		}
 		sent := time.Now()
+
 		err := r.ask[batch[0].kind](batch)
 		select {
 		case <-r.closed:
 			return // then the client may be closed, too
 		default:
 		}
+
 		if err != nil {
 			fail(fmt.Errorf("the ledger refused a read: %w", err))
 			return
@@ -287,9 +304,11 @@ func (r *Reads) next() (batch []*question, by []string, wait time.Duration) {
 	defer r.mu.Unlock()
 	now, share, all := time.Now(), r.config.Own(), !r.payments()
 	r.fair.grow(now, share)
+
 	if pause := r.sent.Add(r.pause).Sub(now); pause > 0 && !all { // so that more can share the request
 		return nil, nil, pause
 	}
+
 	most, objects := min(r.eventsMax, ReadObjects), 0
 	for {
 		h, q := r.fair.next(func(q *question) bool {
@@ -315,17 +334,20 @@ const recheck = 50 * time.Millisecond
 func (r *Reads) charge(batch []*question, by []string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	objects := 0
 	for _, q := range batch {
 		objects += q.objects
 	}
 	least, most := requestCost+time.Duration(objects)*objectCost, requestCost+time.Duration(objects)*objectCostMost
+
 	cost := min(max(least, took-r.small), most).Seconds()
 	if objects <= smallObjects {
 		r.small = min(took, r.small+(took-r.small)/8)
 	}
 	r.answered = time.Now()
 	r.metrics[batch[0].kind].observe(objects, took)
+
 	for i, q := range batch {
 		part := cost * float64(q.objects+1) / float64(objects+len(batch))
 		r.fair.of(by[i]).credit -= part + answerCost.Seconds() - q.charged
@@ -343,15 +365,18 @@ func lookUps[O any](ask func([]tb.Uint128) ([]O, error), idOf func(*O) tb.Uint12
 		for _, q := range batch {
 			ids = append(ids, q.ids...)
 		}
+
 		objects, err := ask(ids)
 		if err != nil {
 			return errors.Join(fmt.Errorf(
 				"a look-up of %d ids (LEDGER_LOOKUP_IDS_MAX must not exceed the server's limit)", len(ids)), err)
 		}
+
 		byID := indexed(objects, idOf)
 		for _, q := range batch {
 			q.answer.(chan []O) <- among(byID, q.ids)
 		}
+
 		return nil
 	}
 }

@@ -15,12 +15,14 @@ type Result struct {
 // are those of its transfers.
 func ResultOf(chain []tb.Transfer, start int, failures []tb.TransferEventResult) Result {
 	var result Result
+
 	for _, failure := range failures {
 		index := int(failure.Index) - start
 		if status := failure.Result; status != tb.TransferLinkedEventFailed && !harmless(chain, index, status) {
 			result = Result{Status: status, Code: chain[index].Code, Index: index}
 		}
 	}
+
 	return result
 }
 
@@ -53,5 +55,6 @@ func (r Result) Exists() bool {
 		tb.TransferExistsWithDifferentCode:
 		return true
 	}
+
 	return false
 }

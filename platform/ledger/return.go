@@ -25,6 +25,7 @@ func ReturnIDs(original pix.EndToEndID, slot int) PaymentIDs {
 	}
 	text := make([]byte, 0, 2+len(original))
 	text = append(append(append(text, 'R'), original[:]...), byte(slot))
+
 	return idsAt(original, sha256.Sum256(text))
 }
 
@@ -78,6 +79,7 @@ func AppendBurntMarks(chain []tb.Transfer, original pix.EndToEndID, burnt BurntS
 			chain = append(chain, mark)
 		}
 	}
+
 	return chain
 }
 
@@ -120,6 +122,7 @@ func appendReturnVerdict(chain []tb.Transfer, id pix.ReturnID, content pix.Retur
 	if payerKnown {
 		debit, credit = TransitAccount(content.Original.Payer()), ReserveAccount(content.Original.Payer())
 	}
+
 	return append(chain, tb.Transfer{
 		ID: ReturnVerdict(id), DebitAccountID: debit, CreditAccountID: credit,
 		UserData128: userData128(content.Original), UserData64: content.Hash(), UserData32: uint32(reason),
@@ -144,6 +147,7 @@ func AppendReturnTraceIDs(ids []tb.Uint128, id pix.ReturnID, original pix.EndToE
 	for slot := range ReturnSlots {
 		ids = append(ids, burntMark(original, slot))
 	}
+
 	return ids
 }
 
@@ -152,6 +156,7 @@ func AppendSlotIDs(ids []tb.Uint128, original pix.EndToEndID) []tb.Uint128 {
 	for slot := range ReturnSlots {
 		ids = append(ids, ReturnIDs(original, slot).Pending(1))
 	}
+
 	return ids
 }
 
@@ -162,6 +167,7 @@ func ReturnTraceOf(id pix.ReturnID, content pix.ReturnContent, found []tb.Transf
 		trace.Original = Trace{} // it is not the payment that the return names
 	}
 	byID := transfersByID(found)
+
 	trace.own = byID[ReturnVerdict(id)]
 	for slot := range ReturnSlots {
 		trace.slots[slot] = byID[ReturnIDs(content.Original, slot).Pending(1)]
@@ -169,6 +175,7 @@ func ReturnTraceOf(id pix.ReturnID, content pix.ReturnContent, found []tb.Transf
 			trace.burnt = trace.burnt.Add(slot)
 		}
 	}
+
 	return trace
 }
 
@@ -177,6 +184,7 @@ func transfersByID(found []tb.Transfer) map[tb.Uint128]*tb.Transfer {
 	for i := range found {
 		byID[found[i].ID] = &found[i]
 	}
+
 	return byID
 }
 
@@ -187,6 +195,7 @@ func (t *ReturnTrace) Slot() (slot int, held bool) {
 			return slot, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -204,6 +213,7 @@ func (t *ReturnTrace) SameContent() bool {
 		return t.own.UserData128 == userData128(t.content.Original) && t.own.UserData64 == t.content.Hash()
 	}
 	slot, held := t.Slot()
+
 	return held && fromTB(t.slots[slot].Amount) == uint128{low: t.content.AmountCentavos} &&
 		t.slots[slot].UserData32 == uint32(t.content.Reason)
 }
@@ -224,13 +234,16 @@ func (t *ReturnTrace) NamesAnother() bool {
 		if leg == nil {
 			continue
 		}
+
 		if t.isOf(leg) {
 			return false
 		}
+
 		if id, err := ReturnIDOf(*leg); err == nil && verdictOf(id) == verdictOf(t.id) {
 			return true
 		}
 	}
+
 	return t.own != nil && ReturnVerdictOf(*t.own).Settled && t.SameContent()
 }
 
@@ -242,6 +255,7 @@ func (t *ReturnTrace) Verdict() (Verdict, bool) {
 	if t.own == nil {
 		return Verdict{}, false
 	}
+
 	return ReturnVerdictOf(*t.own), true
 }
 
@@ -259,6 +273,7 @@ func OriginalOf(verdict tb.Transfer) (pix.EndToEndID, bool) {
 	}
 	verdict.UserData64 = binary.BigEndian.Uint64([]byte(of.ISPB))
 	id, err := EndToEndIDOf(verdict)
+
 	return id, err == nil
 }
 
@@ -288,8 +303,10 @@ func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 		if first.Code != CodeReturnLeg1 || !first.TransferFlags().Pending {
 			continue
 		}
+
 		if len(verdict) > 0 {
 			original, known := OriginalOf(verdict[0])
+
 			content := pix.ReturnContent{Original: original, AmountCentavos: uint64(Centavos(first.Amount)),
 				Reason: pix.Reason(first.UserData32)}
 			if !known || content.Hash() != verdict[0].UserData64 {
@@ -297,6 +314,7 @@ func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 			}
 		}
 		third := fromTB(first.ID)
+
 		third.low += 2 // the low bits of leg 1 are 0, of leg 3 they are 2
 		for k := range legs {
 			if fromTB(legs[k].ID) != third {
@@ -304,6 +322,7 @@ func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 			}
 			_, payer := UnpackAccount(first.DebitAccountID)
 			_, payee := UnpackAccount(legs[k].CreditAccountID)
+
 			return HeldReturn{
 				Posted: slices.ContainsFunc(legs, func(leg tb.Transfer) bool {
 					return leg.PendingID == first.ID && leg.TransferFlags().PostPendingTransfer
@@ -314,6 +333,7 @@ func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 			}, true
 		}
 	}
+
 	return HeldReturn{}, false
 }
 
@@ -326,6 +346,7 @@ func (t *ReturnTrace) AppendOthers(ids []tb.Uint128) []tb.Uint128 {
 			}
 		}
 	}
+
 	return ids
 }
 
@@ -336,11 +357,13 @@ func (t *ReturnTrace) AppendOthers(ids []tb.Uint128) []tb.Uint128 {
 // original must be held.
 func (t *ReturnTrace) Left(verdicts []tb.Transfer) uint64 {
 	byID := transfersByID(verdicts)
+
 	left := uint64(t.Original.AmountCentavos())
 	for _, leg := range t.slots {
 		if leg == nil || t.isOf(leg) {
 			continue
 		}
+
 		held := pix.ReturnContent{Original: t.content.Original, AmountCentavos: uint64(Centavos(leg.Amount)),
 			Reason: pix.Reason(leg.UserData32)}
 		if id, err := ReturnIDOf(*leg); err == nil {
@@ -351,6 +374,7 @@ func (t *ReturnTrace) Left(verdicts []tb.Transfer) uint64 {
 		}
 		left -= min(left, held.AmountCentavos)
 	}
+
 	return left
 }
 
@@ -374,6 +398,7 @@ func (t *ReturnTrace) FreeSlot(burnt BurntSlots) (slot int, free bool) {
 			return slot, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -401,6 +426,7 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 		if leg == nil {
 			continue
 		}
+
 		id, err := ReturnIDOf(*leg)
 		if err != nil {
 			continue
@@ -409,6 +435,7 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 		verdicts = append(verdicts, ReturnVerdict(id))
 		r := SlotReturn{ID: id, AmountCentavos: Centavos(leg.Amount), Reason: pix.Reason(leg.UserData32),
 			At: timeOf(leg)}
+
 		r.ExpiresAt = r.At.Add(time.Duration(leg.Timeout) * time.Second)
 		if verdict := byID[ReturnVerdict(id)]; verdict != nil {
 			r.Decided, r.Verdict = true, ReturnVerdictOf(*verdict)
@@ -420,5 +447,6 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 		}
 		returns = append(returns, r)
 	}
+
 	return returns, verdicts
 }

@@ -28,6 +28,7 @@ func AppendTraceIDs(ids []tb.Uint128, id pix.EndToEndID) []tb.Uint128 {
 	for leg := 1; leg <= legsMax; leg++ {
 		ids = append(ids, payment.Pending(leg))
 	}
+
 	return append(ids, payment.Verdict())
 }
 
@@ -42,18 +43,21 @@ func AppendGlimpseIDs(ids []tb.Uint128, id pix.EndToEndID) []tb.Uint128 {
 func TraceOf(id pix.EndToEndID, found []tb.Transfer) Trace {
 	payment := IDsOf(id)
 	var trace Trace
+
 	for i := range found {
 		transfer := &found[i]
 		if transfer.ID == payment.Verdict() {
 			trace.verdict = transfer
 			continue
 		}
+
 		for leg := 1; leg <= legsMax; leg++ {
 			if transfer.ID == payment.Pending(leg) {
 				trace.legs[leg-1] = transfer
 			}
 		}
 	}
+
 	return trace
 }
 
@@ -79,6 +83,7 @@ func (t Trace) Content() (pix.Content, bool) {
 	}
 	payerKind, payer := UnpackAccount(t.legs[0].DebitAccountID)
 	payeeKind, payee := UnpackAccount(t.legs[2].CreditAccountID)
+
 	return pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(t.AmountCentavos())},
 		payerKind == Customer && payeeKind == Customer
 }
@@ -100,6 +105,7 @@ func (t Trace) Legs() []tb.Transfer {
 			legs = append(legs, *leg)
 		}
 	}
+
 	return legs
 }
 
@@ -110,11 +116,13 @@ func (t Trace) NamesAnother(id pix.EndToEndID) bool {
 	if t.verdict != nil && t.verdict.Code == CodeReceipt {
 		return t.verdict.UserData128 != userData128(id) // user_data_64 is the hash of the content
 	}
+
 	for _, leg := range t.legs {
 		if leg != nil && (leg.UserData128 != userData128(id) || leg.UserData64 != userData64(id)) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -129,20 +137,24 @@ func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
 	if t.verdict != nil && t.verdict.Code == CodeReceipt {
 		return t.verdict.UserData64 == content.Hash()
 	}
+
 	if !t.Held() {
 		return false
 	}
+
 	wanted := TraceOf(id, AppendReserve(nil, id, content, 0))
 	for i, want := range wanted.legs[:capLeg-1] {
 		leg := t.legs[i]
 		if (leg == nil) != (want == nil) {
 			return false
 		}
+
 		if leg != nil && (leg.DebitAccountID != want.DebitAccountID || leg.CreditAccountID != want.CreditAccountID ||
 			leg.Amount != want.Amount) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -152,6 +164,7 @@ func (t Trace) Holds(id pix.EndToEndID, digest pix.Digest) bool {
 		return t.verdict.UserData64 == digest.Hash()
 	}
 	content, ok := t.Content()
+
 	return ok && content.Digest() == digest && t.SameContent(id, content)
 }
 
@@ -160,6 +173,7 @@ func (t Trace) Verdict() (Verdict, bool) {
 	if t.verdict == nil {
 		return Verdict{}, false
 	}
+
 	return Verdict{
 		Settled: t.verdict.TransferFlags().PostPendingTransfer,
 		Reason:  pix.Reason(t.verdict.UserData32),

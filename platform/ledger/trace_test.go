@@ -15,6 +15,7 @@ func TestTraceIDsAreAllThatAVerdictNeeds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := endToEndIDs().Draw(t, "id")
 		ids := IDsOf(id)
+
 		want := []tb.Uint128{ids.Pending(1), ids.Pending(2), ids.Pending(3), ids.Pending(4), ids.Verdict()}
 		if got := AppendTraceIDs([]tb.Uint128{MarkerID}, id)[1:]; !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
@@ -30,10 +31,12 @@ func TestSameContent(t *testing.T) {
 		// The transfers come in any order, and more of them than needed.
 		found = append(found, tb.Transfer{ID: MarkerID, Amount: tb.ToUint128(1)})
 		found = rapid.Permutation(found).Draw(t, "found")
+
 		trace := TraceOf(id, found)
 		if !trace.Held() || trace.AmountCentavos() != int64(content.AmountCentavos) || !trace.SameContent(id, content) {
 			t.Fatalf("%v is not what was held for %v", trace, content)
 		}
+
 		other, fields := content, contents().Draw(t, "other")
 		switch rapid.IntRange(0, 9).Draw(t, "differing") {
 		case 0:
@@ -57,6 +60,7 @@ func TestSameContent(t *testing.T) {
 		case 9:
 			other.Payer, other.Payee = content.Payee, content.Payer
 		}
+
 		if trace.SameContent(id, other) != (other == content) {
 			t.Fatalf("held for %v, asked for %v: %v", content, other, trace.SameContent(id, other))
 		}
@@ -66,17 +70,20 @@ func TestSameContent(t *testing.T) {
 func TestMissingAndSurplusLegsAreAnotherPayment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, content := endToEndIDs().Draw(t, "id"), contents().Draw(t, "content")
+
 		found := AppendReserve(nil, id, content, 60)
 		for i := range found {
 			if trace := TraceOf(id, slices.Delete(slices.Clone(found), i, i+1)); trace.SameContent(id, content) {
 				t.Fatalf("without leg %d it is still the same", found[i].Code)
 			}
 		}
+
 		for leg := 1; leg < capLeg; leg++ {
 			if slices.ContainsFunc(found, func(f tb.Transfer) bool { return f.ID == IDsOf(id).Pending(leg) }) {
 				continue
 			}
 			surplus := found[0]
+
 			surplus.ID = IDsOf(id).Pending(leg)
 			if trace := TraceOf(id, append(slices.Clone(found), surplus)); trace.SameContent(id, content) {
 				t.Fatalf("with a surplus leg %d it is still the same", leg)
@@ -90,10 +97,12 @@ func TestSameContentOfAReceipt(t *testing.T) {
 		id, content, other := endToEndIDs().Draw(t, "id"), contents().Draw(t, "content"), contents().Draw(t, "other")
 		reason := pix.MustReason("AM04")
 		receipt := AppendReceipt(nil, id, content, reason, rapid.Bool().Draw(t, "payer known"))
+
 		trace := TraceOf(id, receipt)
 		if trace.Held() || !trace.SameContent(id, content) || trace.SameContent(id, other) != (content == other) {
 			t.Fatalf("receipt for %v", content)
 		}
+
 		if verdict, ok := trace.Verdict(); !ok || verdict.Settled || verdict.Reason != reason {
 			t.Fatalf("%+v", verdict)
 		}
@@ -118,6 +127,7 @@ func TestTransfersThatNameAnotherPayment(t *testing.T) {
 				transfer.UserData64 = userData64(another)
 			}
 		}
+
 		reserve, receipt := AppendReserve(nil, id, content, 60),
 			AppendReceipt(nil, id, content, pix.ReasonPayerShort, true)
 		if TraceOf(id, reserve).NamesAnother(id) || TraceOf(id, receipt).NamesAnother(id) ||
@@ -126,16 +136,20 @@ func TestTransfersThatNameAnotherPayment(t *testing.T) {
 		}
 		i := rapid.IntRange(0, len(reserve)-1).Draw(t, "leg")
 		forge(&reserve[i], false)
+
 		if TraceOf(id, reserve).NamesAnother(id) != (id != another) {
 			t.Fatalf("leg %d names %s, asked for %s", i, another, id)
 		}
+
 		if TraceOf(id, append(reserve, receipt...)).NamesAnother(id) {
 			t.Fatal("the legs outdid the receipt, which has decided the payment")
 		}
 		forge(&receipt[0], true)
+
 		if TraceOf(id, receipt).NamesAnother(id) != (userData128(id) != userData128(another)) {
 			t.Fatalf("a receipt names %s, asked for %s", another, id)
 		}
+
 		returned := pix.ReturnContent{Original: id, AmountCentavos: 1, Reason: pix.ReturnReasons[0]}
 		if trace := ReturnTraceOf(pix.ReturnID{}, returned, reserve); trace.Original.Held() != (id == another) {
 			t.Fatal("a return is judged by the payment of another id")
@@ -146,10 +160,12 @@ func TestTransfersThatNameAnotherPayment(t *testing.T) {
 func TestTraceOfNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, another := endToEndIDs().Draw(t, "id"), endToEndIDs().Draw(t, "another")
+
 		content := contents().Draw(t, "content")
 		if id == another {
 			t.Skip()
 		}
+
 		trace := TraceOf(id, append(AppendReserve(nil, another, content, 60),
 			AppendPost(nil, another, content.SameBank())...))
 		if _, ok := trace.Verdict(); ok || trace.Held() || trace.SameContent(id, content) {
@@ -167,6 +183,7 @@ func TestVerdicts(t *testing.T) {
 		Payee: pix.Account{ISPB: "87654321", Branch: "0001", Number: "1"}, AmountCentavos: 5}
 	silent := pix.ReasonPayeePSPSilent
 	const ledgerTime = 1_748_779_200_123_456_789
+
 	for _, c := range []struct {
 		name    string
 		verdict []tb.Transfer
@@ -178,15 +195,18 @@ func TestVerdicts(t *testing.T) {
 	} {
 		found := AppendReserve(nil, id, content, 60)
 		found[0].Timestamp = ledgerTime - 1
+
 		found = append(found, c.verdict...)
 		for i := range found[3:] {
 			found[3+i].Timestamp = ledgerTime
 		}
 		trace := TraceOf(id, found)
+
 		c.want.Time = time.Unix(0, ledgerTime).UTC()
 		if got, ok := trace.Verdict(); !ok || got != c.want {
 			t.Errorf("%s: got %+v, %v, want %+v", c.name, got, ok, c.want)
 		}
+
 		if !trace.HeldAt().Equal(time.Unix(0, ledgerTime-1)) || trace.ExpiresAt().Sub(trace.HeldAt()) != time.Minute {
 			t.Errorf("%s: held at %v until %v", c.name, trace.HeldAt(), trace.ExpiresAt())
 		}

@@ -83,6 +83,7 @@ func legRole(leg int) int {
 	if leg < 1 || leg > legsMax {
 		panic(fmt.Sprintf("broken law: a leg is 1 to %d: %d", legsMax, leg))
 	}
+
 	return leg - 1
 }
 
@@ -110,6 +111,7 @@ func userData128(id pix.EndToEndID) tb.Uint128 {
 	var low [8]byte
 	copy(low[:], suffix[3:])
 	high := id.Minute()<<24 | uint64(suffix[0])<<16 | uint64(suffix[1])<<8 | uint64(suffix[2])
+
 	return uint128{high: high, low: binary.BigEndian.Uint64(low[:])}.toTB()
 }
 
@@ -124,6 +126,7 @@ func partsOf(leg tb.Transfer) (ispb [8]byte, minute uint64, suffix [11]byte) {
 	binary.BigEndian.PutUint64(ispb[:], leg.UserData64)
 	suffix[0], suffix[1], suffix[2] = byte(v.high>>16), byte(v.high>>8), byte(v.high)
 	binary.BigEndian.PutUint64(suffix[3:], v.low)
+
 	return ispb, v.high >> 24, suffix
 }
 
@@ -149,11 +152,13 @@ func appendHold(chain []tb.Transfer, ids PaymentIDs, content pix.Content, codeOf
 		chain = append(chain, hold)
 	}
 	leg(1, CustomerAccount(content.Payer), payerTransit)
+
 	if !content.SameBank() {
 		payeeTransit = TransitAccount(content.Payee.ISPB)
 		leg(2, ReserveAccount(content.Payer.ISPB), ReserveAccount(content.Payee.ISPB))
 	}
 	leg(3, payeeTransit, CustomerAccount(content.Payee))
+
 	return chain
 }
 
@@ -184,6 +189,7 @@ func appendResolution(chain []tb.Transfer, ids PaymentIDs, sameBank bool, flags 
 			Amount: amount, UserData32: uint32(reason), Flags: flags.ToUint16(),
 		})
 	}
+
 	return chain
 }
 
@@ -196,6 +202,7 @@ func AppendReceipt(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, 
 	if payerKnown {
 		debit, credit = TransitAccount(content.Payer.ISPB), ReserveAccount(content.Payer.ISPB)
 	}
+
 	return append(chain, tb.Transfer{
 		ID: IDsOf(id).Verdict(), DebitAccountID: debit, CreditAccountID: credit,
 		UserData128: userData128(id), UserData64: content.Hash(), UserData32: uint32(reason),

@@ -23,6 +23,7 @@ func TestTransferIDLayout(t *testing.T) {
 		id := endToEndIDs().Draw(t, "id")
 		base := new(big.Int).SetUint64(uint64(id.Time().Unix()-1577836800) / 60)
 		suffix := new(big.Int)
+
 		for _, c := range id.String()[21:26] {
 			digit := strings.IndexRune("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", c)
 			suffix.Add(suffix.Mul(suffix, big.NewInt(62)), big.NewInt(int64(digit)))
@@ -42,6 +43,7 @@ func TestTransferIDLayout(t *testing.T) {
 				t.Fatalf("role %d of %s: got %s, want %x", role, id, got, want)
 			}
 		}
+
 		if ids.Verdict() != ids.Resolution(1) {
 			t.Fatalf("the verdict of %s is not the resolution of its first leg", id)
 		}
@@ -55,6 +57,7 @@ func TestTransferIDsOfDifferentPaymentsAreInTheOrderOfTheirTime(t *testing.T) {
 			copy(b[9:21], a[9:21])
 		}
 		byTime := cmp.Or(cmp.Compare(a.Minute(), b.Minute()), cmp.Compare(string(a[21:26]), string(b[21:26])))
+
 		for i := 1; i <= legsMax; i++ {
 			for k := 1; k <= legsMax; k++ {
 				for _, pair := range [][2]tb.Uint128{
@@ -102,10 +105,12 @@ func TestBrokenIDsAreNoticed(t *testing.T) {
 		f()
 	}
 	var ids PaymentIDs
+
 	for _, leg := range []int{-1, 0, 5} {
 		broken("a leg is 1 to 4", func() { ids.Pending(leg) })
 		broken("a leg is 1 to 4", func() { ids.Resolution(leg) })
 	}
+
 	for _, slot := range []int{-1, 64, 256} {
 		broken("a slot is 0 to 63", func() { ReturnIDs(pix.EndToEndID{}, slot) })
 	}
@@ -124,6 +129,7 @@ func TestForeignUserDataNamesNoPayment(t *testing.T) {
 			v = uint128{high: v.high ^ 1<<rapid.IntRange(0, 63).Draw(t, "bit"), low: v.low}
 			transfer.UserData128, transfer.UserData64 = v.toTB(), userData64(id)
 		}
+
 		id, err := EndToEndIDOf(transfer)
 		if err == nil && (userData128(id) != transfer.UserData128 || userData64(id) != transfer.UserData64) {
 			t.Fatalf("%s, %x reads %s, which is kept as %s, %x", transfer.UserData128, transfer.UserData64, id,
@@ -138,6 +144,7 @@ func TestChains(t *testing.T) {
 		reason := pix.MustReason(rapid.StringMatching(`[0-9A-Z]{4}`).Draw(t, "reason"))
 		ids := IDsOf(id)
 		payer, payee := content.Payer, content.Payee
+
 		legs := []int{1, 2, 3}
 		if payer.ISPB == payee.ISPB {
 			legs = []int{1, 3}
@@ -145,12 +152,15 @@ func TestChains(t *testing.T) {
 		before := []tb.Transfer{{ID: tb.ToUint128(7)}} // the chain is appended to it
 		reserve := AppendReserve(before, id, content, 60)[1:]
 		post := AppendPost(before, id, content.SameBank())[1:]
+
 		void := AppendVoid(before, id, content.SameBank(), reason)[1:]
 		if len(reserve) != len(legs) || len(post) != len(legs) || len(void) != len(legs) {
 			t.Fatalf("%d legs, %d posts, %d voids, want %d of each", len(reserve), len(post), len(void), len(legs))
 		}
+
 		for i, leg := range legs {
 			linked := i < len(legs)-1 // a linked last transfer would leave the chain open
+
 			debit, credit := [...]AccountID{CustomerAccount(payer), ReserveAccount(payer.ISPB),
 				TransitAccount(payee.ISPB)}[leg-1],
 				[...]AccountID{TransitAccount(payer.ISPB), ReserveAccount(payee.ISPB), CustomerAccount(payee)}[leg-1]
@@ -162,12 +172,14 @@ func TestChains(t *testing.T) {
 			}); reserve[i] != want {
 				t.Fatalf("leg %d: got %+v, want %+v", leg, reserve[i], want)
 			}
+
 			if want := (tb.Transfer{
 				ID: ids.Resolution(leg), PendingID: ids.Pending(leg), Amount: uint128{1<<64 - 1, 1<<64 - 1}.toTB(),
 				Flags: tb.TransferFlags{PostPendingTransfer: true, Linked: linked}.ToUint16(),
 			}); post[i] != want {
 				t.Fatalf("post %d: got %+v, want %+v", leg, post[i], want)
 			}
+
 			if want := (tb.Transfer{
 				ID: ids.Resolution(leg), PendingID: ids.Pending(leg), UserData32: uint32(reason),
 				Flags: tb.TransferFlags{VoidPendingTransfer: true, Linked: linked}.ToUint16(),
@@ -175,11 +187,13 @@ func TestChains(t *testing.T) {
 				t.Fatalf("void %d: got %+v, want %+v", leg, void[i], want)
 			}
 		}
+
 		for _, known := range []bool{true, false} {
 			debit, credit := IssuanceAccount, RefusalsAccount
 			if known {
 				debit, credit = TransitAccount(payer.ISPB), ReserveAccount(payer.ISPB)
 			}
+
 			receipt := AppendReceipt(before, id, content, reason, known)[1:]
 			if want := (tb.Transfer{
 				ID: ids.Verdict(), DebitAccountID: debit, CreditAccountID: credit, UserData128: userData128(id),
@@ -203,6 +217,7 @@ func TestAProbeStandsAmongThePaymentsOfItsInstant(t *testing.T) {
 		}
 		i, u := probeIDs(at)
 		id, userData := i.BigInt(), u.BigInt()
+
 		for _, other := range []struct {
 			at   time.Time
 			want int
@@ -213,6 +228,7 @@ func TestAProbeStandsAmongThePaymentsOfItsInstant(t *testing.T) {
 					otherID, otherData)
 			}
 		}
+
 		if role := new(big.Int).And(&id, big.NewInt(1<<roleBits-1)).Int64(); role != roleProbe {
 			t.Fatalf("a probe has the role %d", role)
 		}

@@ -59,9 +59,11 @@ func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry pr
 	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pix_ledger_chains_waiting", Help: "Chains of transfers that wait for the next request to the ledger.",
 	}, func() float64 { return float64(w.queue.length()) })
+
 	for sender := range config.InFlightMax {
 		go w.queue.send(config.Pause, func(r *request[T, tb.Transfer]) error { return w.send(sender, r) }, fail)
 	}
+
 	return w
 }
 
@@ -79,6 +81,7 @@ func (w *Writer[T]) Close() { w.queue.close() }
 func (w *Writer[T]) Latest() (ids []tb.Uint128) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for _, l := range w.latest {
 		for _, id := range []tb.Uint128{l.written, l.existed} {
 			if id != (tb.Uint128{}) {
@@ -86,6 +89,7 @@ func (w *Writer[T]) Latest() (ids []tb.Uint128) {
 			}
 		}
 	}
+
 	return ids
 }
 
@@ -94,12 +98,14 @@ func (w *Writer[T]) note(sender int, events []tb.Transfer, failures []tb.Transfe
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l, existed := &w.latest[sender], false
+
 	for i := len(events) - 1; i >= 0; i-- {
 		n := len(failures)
 		if n == 0 || int(failures[n-1].Index) != i {
 			l.written = events[i].ID
 			return
 		}
+
 		if failures[n-1].Result == tb.TransferExists && !existed {
 			l.existed, existed = events[i].ID, true
 		}
@@ -109,10 +115,12 @@ func (w *Writer[T]) note(sender int, events []tb.Transfer, failures []tb.Transfe
 
 func (w *Writer[T]) send(sender int, r *request[T, tb.Transfer]) error {
 	w.keepBack(r)
+
 	if len(r.tags) == 0 {
 		return nil
 	}
 	started := time.Now()
+
 	failures, err := w.client.CreateTransfers(r.events)
 	if err != nil {
 		return fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w",
@@ -121,6 +129,7 @@ func (w *Writer[T]) send(sender int, r *request[T, tb.Transfer]) error {
 	w.metrics.observe(len(r.events), time.Since(started))
 	w.note(sender, r.events, failures) // before anybody can finish anything
 	classify(r, failures, w.deliver)
+
 	return nil
 }
 
@@ -131,8 +140,10 @@ func (w *Writer[T]) keepBack(r *request[T, tb.Transfer]) {
 	}
 	admits := w.admit()
 	kept, start, to := 0, 0, 0
+
 	for i, tag := range r.tags {
 		end := r.ends[i]
+
 		if !admits(tag) {
 			w.deliver(tag, Result{Unsent: true})
 		} else {
@@ -153,6 +164,7 @@ func (w *Writer[T]) keepBack(r *request[T, tb.Transfer]) {
 // name only the transfers that are not ok, in order.
 func classify[T any](request *request[T, tb.Transfer], failures []tb.TransferEventResult, deliver func(T, Result)) {
 	start := 0
+
 	for i, end := range request.ends {
 		own := 0
 		for own < len(failures) && int(failures[own].Index) < end {
@@ -171,6 +183,7 @@ type requestMetrics struct {
 
 func newRequestMetrics(registry prometheus.Registerer, kind string) requestMetrics {
 	of, labels := promauto.With(registry), prometheus.Labels{"kind": kind}
+
 	return requestMetrics{
 		events: of.NewHistogram(prometheus.HistogramOpts{
 			Name: "pix_ledger_request_events", Help: "Transfers or ids in one request to the ledger.",

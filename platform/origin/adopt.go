@@ -34,14 +34,17 @@ func Used(ctx context.Context, kafka *kgo.Client) (used, told bool, err error) {
 		if err != nil {
 			return used, told, err
 		}
+
 		for _, b := range bounds {
 			used, told = used || b.End > 0, told || b.End > 0 && topic != stream.Payments
 		}
 	}
+
 	commits, err := Commits(ctx, kafka)
 	for _, o := range commits {
 		used, told = used || o.At > 0, told || o.At > 0
 	}
+
 	return used, told, err
 }
 
@@ -51,9 +54,11 @@ func Commits(ctx context.Context, kafka *kgo.Client) (map[int32]kadm.Offset, err
 	if err == nil {
 		err = committed.Error()
 	}
+
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the offsets of the group %s: %w", stream.EngineGroup, err)
 	}
@@ -63,6 +68,7 @@ func Commits(ctx context.Context, kafka *kgo.Client) (map[int32]kadm.Offset, err
 			commits[o.Partition] = o.Offset
 		}
 	})
+
 	return commits, nil
 }
 
@@ -70,27 +76,33 @@ func Commits(ctx context.Context, kafka *kgo.Client) (map[int32]kadm.Offset, err
 // knows what was finished and told last. Otherwise the error says what it lacks.
 func Adopt(ctx context.Context, config stream.Config, kafka *kgo.Client, client tigerbeetle.Client) error {
 	found := Found{}
+
 	var err error
 	if found.Bounds, err = stream.BoundsOf(ctx, kafka, stream.Payments); err != nil {
 		return err
 	}
+
 	if found.Names, err = Read(ctx, client, len(found.Bounds)); err != nil {
 		return err
 	}
+
 	if err := compareLog(ctx, kafka, found, func(named []int32) []int32 { return named }); err != nil {
 		return err
 	}
+
 	commits, err := Commits(ctx, kafka)
 	if err != nil {
 		return err
 	}
 	var samples []sample
+
 	for _, partition := range slices.Sorted(maps.Keys(found.Bounds)) {
 		b, commit := found.Bounds[partition], commits[partition]
 		if _, named := found.Origins[partition]; !named && commit.At > b.Start {
 			return fmt.Errorf("the group %s has finished all below offset %d of partition %d of %s, and the ledger does not name that log",
 				stream.EngineGroup, commit.At, partition, stream.Payments)
 		}
+
 		if stream.IsHint(commit.Metadata) {
 			if samples, err = sampleOf(ctx, config, samples, stream.Payments, partition, b.Start,
 				min(commit.At, b.Stable), orderIn); err != nil {
@@ -98,19 +110,23 @@ func Adopt(ctx context.Context, config stream.Config, kafka *kgo.Client, client 
 			}
 		}
 	}
+
 	told, err := stream.BoundsOf(ctx, kafka, stream.Settlements)
 	if err != nil {
 		return err
 	}
+
 	for _, partition := range slices.Sorted(maps.Keys(told)) {
 		if samples, err = sampleOf(ctx, config, samples, stream.Settlements, partition, told[partition].Start,
 			told[partition].End, reportIn); err != nil {
 			return err
 		}
 	}
+
 	if len(found.Origins) == 0 {
 		return errors.New("the ledger does not name the log of any partition")
 	}
+
 	return missing(ctx, client, samples)
 }
 
@@ -132,6 +148,7 @@ func sampleOf(ctx context.Context, config stream.Config, samples []sample, topic
 				samples = append(samples, sample{topic, partition, record.Offset, id, either})
 			}
 		})
+
 	return samples, err
 }
 
@@ -144,6 +161,7 @@ func orderIn(record *kgo.Record) (string, [2]tb.Uint128) {
 	account := func(a *pixv1.Account) pix.Account {
 		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
 	}
+
 	order, err := pix.Draft{
 		EndToEndID: message.EndToEndId, Payer: account(message.Payer), Payee: account(message.Payee),
 		AmountCentavos:   message.AmountCentavos,
@@ -153,6 +171,7 @@ func orderIn(record *kgo.Record) (string, [2]tb.Uint128) {
 		return "", [2]tb.Uint128{} // a dead letter
 	}
 	ids := ledger.IDsOf(order.ID)
+
 	return order.ID.String(), [2]tb.Uint128{ids.Verdict(), ids.Pending(1)}
 }
 
@@ -162,13 +181,16 @@ func reportIn(record *kgo.Record) (string, [2]tb.Uint128) {
 	if message.UnmarshalVT(record.Value) != nil {
 		return "", [2]tb.Uint128{}
 	}
+
 	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
 		return message.EndToEndId, [2]tb.Uint128{ledger.ReturnVerdict(id), ledger.ReturnVerdict(id)}
 	}
+
 	id, err := pix.ParseEndToEndID(message.EndToEndId)
 	if err != nil {
 		return "", [2]tb.Uint128{}
 	}
+
 	return message.EndToEndId, [2]tb.Uint128{ledger.IDsOf(id).Verdict(), ledger.IDsOf(id).Verdict()}
 }
 
@@ -178,32 +200,38 @@ func missing(ctx context.Context, client tigerbeetle.Client, samples []sample) e
 	for _, s := range samples {
 		ids = append(ids, s.either[:]...)
 	}
+
 	found, err := lookUp(ctx, client, ids)
 	if err != nil {
 		return err
 	}
+
 	there := map[tb.Uint128]bool{}
 	for _, transfer := range found {
 		there[transfer.ID] = true
 	}
+
 	for _, s := range samples {
 		if !there[s.either[0]] && !there[s.either[1]] {
 			return fmt.Errorf("offset %d of partition %d of %s is about %s, and the ledger does not know it", s.offset,
 				s.partition, s.topic, s.id)
 		}
 	}
+
 	return nil
 }
 
 // First returns the first checkpoint of each partition of a log that has none yet.
 func First(known map[int32]Checkpoint, partitions int, names Names) map[int32]Checkpoint {
 	first := map[int32]Checkpoint{}
+
 	for partition := range int32(partitions) {
 		if _, has := known[partition]; !has {
 			first[partition] = Checkpoint{Ledger: names.Ledger,
 				Seen: []tb.Uint128{ledger.IdentityID(names.Ledger.Number)}, Log: names.Log, Offset: -1}
 		}
 	}
+
 	return first
 }
 
@@ -213,5 +241,6 @@ func NameLedger(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Clien
 	if err != nil {
 		return err
 	}
+
 	return WriteCheckpoints(ctx, kafka, First(nil, partitions, names))
 }

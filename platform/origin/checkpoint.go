@@ -35,10 +35,12 @@ func (c Checkpoint) Record(partition int32) *kgo.Record {
 		bytes := id.Bytes()
 		message.Seen = append(message.Seen, bytes[:])
 	}
+
 	value, err := message.MarshalVT()
 	if err != nil {
 		panic(fmt.Sprintf("broken law: a checkpoint can be encoded: %v", err))
 	}
+
 	return &kgo.Record{Topic: stream.Checkpoints, Partition: partition,
 		Key: strconv.AppendInt(nil, int64(partition), 10), Value: value}
 }
@@ -49,6 +51,7 @@ func checkpointOf(record *kgo.Record) (c Checkpoint, ok bool) {
 	if string(record.Key) != strconv.Itoa(int(record.Partition)) || message.UnmarshalVT(record.Value) != nil {
 		return c, false
 	}
+
 	c = Checkpoint{
 		Ledger: ledger.Identity{Number: message.LedgerNumber, Since: message.LedgerSince},
 		Log:    message.Log, Offset: message.Offset, Hint: message.Hint, At: record.Timestamp,
@@ -59,6 +62,7 @@ func checkpointOf(record *kgo.Record) (c Checkpoint, ok bool) {
 		}
 		c.Seen = append(c.Seen, tb.BytesToUint128([16]byte(bytes)))
 	}
+
 	return c, c.Ledger.Number > 0 && len(c.Seen) <= seenMax
 }
 
@@ -74,8 +78,10 @@ func ReadCheckpoints(ctx context.Context, kafka *kgo.Client) (map[int32]Checkpoi
 		if ok {
 			known[record.Partition] = checkpoint
 		}
+
 		return ok
 	})
+
 	return known, err
 }
 
@@ -85,9 +91,11 @@ func WriteCheckpoints(ctx context.Context, kafka *kgo.Client, checkpoints map[in
 	for partition, checkpoint := range checkpoints {
 		records = append(records, checkpoint.Record(partition))
 	}
+
 	if err := kafka.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		return fmt.Errorf("cannot write %d checkpoints to %s: %w", len(records), stream.Checkpoints, err)
 	}
+
 	return nil
 }
 
@@ -103,12 +111,14 @@ func NamedBy(known map[int32]Checkpoint) (named ledger.Identity, err error) {
 				stream.Checkpoints, is, named)
 		}
 	}
+
 	return named, nil
 }
 
 // appendSeen appends what the ledger of the checkpoints must have, each id once.
 func appendSeen(ids []tb.Uint128, known map[int32]Checkpoint) []tb.Uint128 {
 	seen := map[tb.Uint128]bool{}
+
 	for _, checkpoint := range known {
 		for _, id := range checkpoint.Seen {
 			if !seen[id] {
@@ -117,6 +127,7 @@ func appendSeen(ids []tb.Uint128, known map[int32]Checkpoint) []tb.Uint128 {
 			}
 		}
 	}
+
 	return ids
 }
 
@@ -126,6 +137,7 @@ func compareLedger(known map[int32]Checkpoint, is ledger.Identity, found map[tb.
 	if len(known) == 0 {
 		return ErrUnnamed
 	}
+
 	for _, partition := range slices.Sorted(maps.Keys(known)) {
 		c := known[partition]
 		switch {
@@ -138,6 +150,7 @@ func compareLedger(known map[int32]Checkpoint, is ledger.Identity, found map[tb.
 				"this is the ledger %s, and the topics (partition %d of %s) name the ledger %s", is, partition,
 				stream.Checkpoints, c.Ledger)
 		}
+
 		for _, id := range c.Seen {
 			if _, there := found[id]; !there {
 				return Older(c.Ledger, id, c.At,
@@ -145,6 +158,7 @@ func compareLedger(known map[int32]Checkpoint, is ledger.Identity, found map[tb.
 			}
 		}
 	}
+
 	return nil
 }
 

@@ -52,14 +52,17 @@ func Read(ctx context.Context, client tigerbeetle.Client, partitions int) (Names
 func readWith(ctx context.Context, client tigerbeetle.Client, partitions int,
 	others []tb.Uint128) (Names, map[tb.Uint128]tb.Transfer, error) {
 	names, there := Names{Log: 1, Origins: map[int32]ledger.Origin{}}, map[tb.Uint128]tb.Transfer{}
+
 	ids := append(ledger.AppendIdentityIDs(slices.Clone(others)), ledger.RebuiltID, ledger.ConfirmedID)
 	for log := range uint32(logsMax) {
 		ids = append(ids, ledger.GivenUpID(log+1))
 	}
+
 	found, err := lookUp(ctx, client, ids)
 	if err != nil {
 		return names, there, err
 	}
+
 	names.Ledger, _ = ledger.IdentityIn(found)
 	for _, transfer := range found {
 		there[transfer.ID] = transfer
@@ -76,13 +79,16 @@ func readWith(ctx context.Context, client tigerbeetle.Client, partitions int,
 	for partition := range partitions {
 		ids = append(ids, ledger.OriginID(names.Log, int32(partition)))
 	}
+
 	if found, err = lookUp(ctx, client, ids); err != nil {
 		return names, there, err
 	}
+
 	for _, transfer := range found {
 		o := ledger.OriginOf(transfer)
 		names.Origins[o.Partition] = o
 	}
+
 	return names, there, nil
 }
 
@@ -95,6 +101,7 @@ func lookUp(ctx context.Context, client tigerbeetle.Client, ids []tb.Uint128) (a
 		}
 		all = append(all, found...)
 	}
+
 	return all, nil
 }
 
@@ -118,6 +125,7 @@ func Mismatched(log uint32, format string, values ...any) *Mismatch {
 	if log > 0 {
 		setting += fmt.Sprintf("=%d", log)
 	}
+
 	return &Mismatch{fmt.Sprintf(format, values...),
 		"The topic was made anew or cut, or ledger and topics are of different systems. Nothing is fetched from it. Put the ledger's own log back; if it is lost for good, bootstrap's " + setting + " gives it up: see ForeignLog in deploy/runbook.md"}
 }
@@ -143,13 +151,16 @@ func CompareLedger(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Cl
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return nil, ErrUnnamed
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	names, there, err := readWith(ctx, client, 0, appendSeen(nil, known))
 	if err != nil {
 		return known, err
 	}
+
 	return known, compareLedger(known, names.Ledger, there)
 }
 
@@ -171,10 +182,12 @@ func CheckLog(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client)
 		if err != nil {
 			return err
 		}
+
 		names, err := Read(ctx, client, len(bounds))
 		if err != nil {
 			return err
 		}
+
 		return compareLog(ctx, kafka, Found{Names: names, Bounds: bounds}, func(named []int32) []int32 { return named })
 	})
 }
@@ -185,9 +198,11 @@ func inDoubt(ctx context.Context, look func() error) error {
 	if _, doubtful := errors.AsType[*Mismatch](err); !doubtful {
 		return err
 	}
+
 	if !host.Sleep(ctx, doubt) {
 		return ctx.Err()
 	}
+
 	return look()
 }
 
@@ -208,12 +223,14 @@ func (w *Watch) Look(ctx context.Context, kafka *kgo.Client, client tigerbeetle.
 			return named
 		}
 		turn := w.looks % len(named)
+
 		return named[turn : turn+1]
 	})
 	if err == nil {
 		w.Found = found
 		w.looks++
 	}
+
 	return err
 }
 
@@ -224,6 +241,7 @@ func twice(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client,
 		found, err = check(ctx, kafka, client, read)
 		return err
 	})
+
 	return found, err
 }
 
@@ -234,18 +252,22 @@ func check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client,
 	if found.Checkpoints, err = ReadCheckpoints(ctx, kafka); err != nil {
 		return found, err
 	}
+
 	if found.Bounds, err = stream.BoundsOf(ctx, kafka, stream.Payments); err != nil {
 		return found, err
 	}
+
 	var there map[tb.Uint128]tb.Transfer
 	if found.Names, there, err = readWith(ctx, client, len(found.Bounds),
 		appendSeen(nil, found.Checkpoints)); err != nil {
 		return found, err
 	}
+
 	unlike := compareLedger(found.Checkpoints, found.Ledger, there)
 	if unlike != nil && !errors.Is(unlike, ErrUnnamed) {
 		return found, unlike
 	}
+
 	return found, cmp.Or(compareLog(ctx, kafka, found, read), unlike) // a Kafka that was made anew names nothing
 }
 
@@ -265,14 +287,17 @@ func compareLog(ctx context.Context, kafka *kgo.Client, found Found, read func([
 				stream.Payments, b.End, o.Offset)
 		}
 	}
+
 	begins := map[int32]int64{}
 	for _, partition := range read(named) {
 		begins[partition] = found.Origins[partition].Offset
 	}
+
 	hashes, err := stream.HashBatches(ctx, kafka, stream.Payments, begins)
 	if err != nil {
 		return err
 	}
+
 	for partition := range begins {
 		if o := found.Origins[partition]; hashes[partition] != o.Hash {
 			return Mismatched(found.Log,
@@ -280,6 +305,7 @@ func compareLog(ctx context.Context, kafka *kgo.Client, found Found, read func([
 				partition, stream.Payments, o.Offset, hashes[partition], o.Hash, o.Log)
 		}
 	}
+
 	return nil
 }
 
@@ -292,23 +318,28 @@ func Name(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, log
 		return ledger.Origin{}, err
 	}
 	o := ledger.Origin{Log: log, Partition: partition, Offset: start, Hash: hashes[partition]}
+
 	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) {
 		return client.CreateTransfers([]tb.Transfer{o.Transfer()})
 	})
 	if err != nil {
 		return o, err
 	}
+
 	found, err := lookUp(ctx, client, []tb.Uint128{ledger.OriginID(log, partition)})
 	if err != nil {
 		return o, err
 	}
+
 	if len(found) == 0 {
 		return o, fmt.Errorf("the ledger refuses to name partition %d of %s: %v", partition, stream.Payments, results)
 	}
+
 	if other := ledger.OriginOf(found[0]); other != o {
 		return o, Mismatched(log,
 			"partition %d of %s begins at offset %d with the hash %x, and another engine has just named offset %d and hash %x",
 			partition, stream.Payments, o.Offset, o.Hash, other.Offset, other.Hash)
 	}
+
 	return o, nil
 }

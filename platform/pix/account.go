@@ -25,13 +25,16 @@ func (a Account) Wrong() (part string, err error) {
 	if _, err := ParseISPB(string(a.ISPB)); err != nil {
 		return "ispb", err
 	}
+
 	if len(a.Branch) != branchLength || !digits(a.Branch) {
 		return "branch", fmt.Errorf("branch is %s: it must be exactly %d digits", quote(a.Branch), branchLength)
 	}
+
 	if len(a.Number) < 1 || len(a.Number) > numberLengthMax || !digits(a.Number) || a.Number[0] == '0' {
 		return "number", fmt.Errorf("account number is %s: it must be 1 to %d digits without leading zeros",
 			quote(a.Number), numberLengthMax)
 	}
+
 	return "", nil
 }
 
@@ -43,5 +46,6 @@ func digits(text string) bool {
 			return false
 		}
 	}
+
 	return true
 }

@@ -8,6 +8,7 @@ func Thousands[N int | int64](n N) string {
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}
+
 	return text
 }
 
@@ -17,9 +18,11 @@ func Reais(centavos int64) string {
 	if centavos < 0 {
 		sign, rest = "-", -rest
 	}
+
 	whole := Thousands(centavos / 100)
 	if centavos/100 < 0 {
 		whole = whole[1:]
 	}
+
 	return sign + "BRL " + whole + "." + strconv.FormatInt(100+rest, 10)[1:]
 }

@@ -28,6 +28,7 @@ func ParseDay(text string) (Day, error) {
 	if err != nil || t.Year() < FirstDay.year {
 		return Day{}, fmt.Errorf("%q is no day: it must be yyyy-MM-dd, from %v on", text, FirstDay)
 	}
+
 	return Day{t.Year(), int(t.Month()), t.Day()}, nil
 }
 

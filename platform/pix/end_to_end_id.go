@@ -35,19 +35,23 @@ func parseID(kind string, letter byte, text string) (EndToEndID, error) {
 		return id, fmt.Errorf("%s %s has %d characters: it must have %d", kind, quote(text), len(text),
 			endToEndIDLength)
 	}
+
 	if text[0] != letter {
 		return id, fmt.Errorf("%s %s begins with %s: it must begin with %q", kind, quote(text), quote(text[:1]),
 			string(letter))
 	}
+
 	if _, err := ParseISPB(text[1:minuteStart]); err != nil {
 		return id, fmt.Errorf("%s %s: %w", kind, quote(text), err)
 	}
+
 	for i := minuteStart; i < suffixStart; i++ {
 		if text[i] < '0' || text[i] > '9' {
 			return id, fmt.Errorf("%s %s has %s at position %d: the time must be digits, yyyyMMddHHmm", kind,
 				quote(text), quote(text[i:i+1]), i+1)
 		}
 	}
+
 	for i := suffixStart; i < endToEndIDLength; i++ {
 		if _, ok := base62(text[i]); !ok {
 			return id, fmt.Errorf("%s %s has %s at position %d: only 0-9, A-Z and a-z are allowed", kind, quote(text),
@@ -56,19 +60,23 @@ func parseID(kind string, letter byte, text string) (EndToEndID, error) {
 	}
 	copy(id[:], text)
 	year, month, day, hour, minute := id.moment()
+
 	t := id.Time()
 	if y, m, d := t.Date(); y != year || m != month || d != day || t.Hour() != hour || t.Minute() != minute {
 		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s, which does not exist", kind, quote(text),
 			quote(text[minuteStart:suffixStart]))
 	}
+
 	if t.Before(Epoch) {
 		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s: it must not be before %s", kind, quote(text),
 			quote(text[minuteStart:suffixStart]), Epoch.Format(minuteLayout))
 	}
+
 	if minutesSinceEpoch(t) >= 1<<minuteBits {
 		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s: it is too far in the future", kind, quote(text),
 			quote(text[minuteStart:suffixStart]))
 	}
+
 	return id, nil
 }
 
@@ -85,14 +93,17 @@ func newID(letter byte, psp ISPB, at time.Time, random *rand.Rand) EndToEndID {
 	id[0] = letter
 	copy(id[1:minuteStart], psp)
 	at.AppendFormat(id[minuteStart:minuteStart:suffixStart], minuteLayout)
+
 	microseconds := uint64(at.Second())*1_000_000 + uint64(at.Nanosecond())/1_000
 	for i := suffixStart + orderedSuffixLength - 1; i >= suffixStart; i-- {
 		id[i] = base62Digits[microseconds%62]
 		microseconds /= 62
 	}
+
 	for i := suffixStart + orderedSuffixLength; i < endToEndIDLength; i++ {
 		id[i] = base62Digits[random.IntN(62)]
 	}
+
 	return id
 }
 
@@ -121,8 +132,10 @@ func (id *EndToEndID) moment() (year int, month time.Month, day, hour, minute in
 		for _, c := range id[from:to] {
 			n = n*10 + int(c-'0')
 		}
+
 		return n
 	}
+
 	return number(9, 13), time.Month(number(13, 15)), number(15, 17), number(17, 19), number(19, 21)
 }
 
@@ -133,10 +146,12 @@ func (id EndToEndID) Minute() uint64 { return minutesSinceEpoch(id.Time()) }
 // the order of the characters.
 func (id EndToEndID) OrderedSuffix() uint64 {
 	var packed uint64
+
 	for _, c := range id[suffixStart : suffixStart+orderedSuffixLength] {
 		digit, _ := base62(c)
 		packed = packed*62 + digit
 	}
+
 	return packed
 }
 
@@ -155,6 +170,7 @@ func joinID(kind string, letter byte, psp [ispbLength]byte, minute uint64,
 		return EndToEndID{}, fmt.Errorf("minute %d of an %s does not fit %d bits", minute, kind, minuteBits)
 	}
 	at := Epoch.Add(time.Duration(minute) * time.Minute)
+
 	return parseID(kind, letter, string(letter)+string(psp[:])+at.Format(minuteLayout)+string(suffix[:]))
 }
 
@@ -164,5 +180,6 @@ func base62(c byte) (uint64, bool) {
 	if c >= 'a' && c <= 'z' {
 		return uint64(c-'a') + 36, true
 	}
+
 	return base36(c)
 }

@@ -15,14 +15,17 @@ func TestEndToEndIDGivesBackEveryPart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		payer, minute, suffix := ispbs().Draw(t, "payer"), minutes().Draw(t, "minute"), suffixes().Draw(t, "suffix")
 		text := textOf(payer, minute, suffix)
+
 		id, err := ParseEndToEndID(text)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got := id.Suffix(); id.String() != text || id.Payer() != payer || id.Minute() != minute ||
 			string(got[:]) != suffix {
 			t.Fatalf("%s became %s: payer %s, minute %d, suffix %s", text, id, id.Payer(), id.Minute(), got)
 		}
+
 		joined, err := JoinEndToEndID([8]byte([]byte(payer)), minute, id.Suffix())
 		if err != nil || joined != id {
 			t.Fatalf("joined again: %s, %v", joined, err)
@@ -34,10 +37,12 @@ func TestEndToEndIDOrderIsTheOrderOfTimeAndOfTheFirstFiveCharacters(t *testing.T
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := endToEndIDs().Draw(t, "a"), endToEndIDs().Draw(t, "b")
 		byText := cmp.Compare(string(a[9:26]), string(b[9:26])) // time and 5 characters, as bytes
+
 		byNumber := cmp.Or(cmp.Compare(a.Minute(), b.Minute()), cmp.Compare(a.OrderedSuffix(), b.OrderedSuffix()))
 		if byText != byNumber {
 			t.Fatalf("%s and %s: %d as text, %d as numbers", a, b, byText, byNumber)
 		}
+
 		if a.OrderedSuffix() >= 1<<30 {
 			t.Fatalf("%s: the ordered suffix %d does not fit 30 bits", a, a.OrderedSuffix())
 		}
@@ -51,13 +56,16 @@ func TestMadeEndToEndIDsAreValidAndInOrder(t *testing.T) {
 		payer := ispbs().Draw(t, "payer")
 		at := time.UnixMicro(rapid.Int64Range(Epoch.UnixMicro(), Epoch.AddDate(100, 0, 0).UnixMicro()).Draw(t,
 			"at")).In(rapid.SampledFrom(zones).Draw(t, "zone"))
+
 		id := NewEndToEndID(payer, at, random)
 		if parsed, err := ParseEndToEndID(id.String()); err != nil || parsed != id || id.Payer() != payer {
 			t.Fatalf("%s: %v", id, err)
 		}
+
 		if !id.Time().Equal(at.Truncate(time.Minute)) {
 			t.Fatalf("%s made at %v holds %v", id, at, id.Time())
 		}
+
 		later := NewEndToEndID(payer,
 			at.Add(time.Duration(rapid.Int64Range(1, 1e9).Draw(t, "microseconds"))*time.Microsecond), random)
 		if cmp.Or(cmp.Compare(id.Minute(), later.Minute()),
@@ -80,13 +88,16 @@ func TestGarbageIsRefusedOrIsAnEndToEndID(t *testing.T) {
 	)
 	rapid.Check(t, func(t *rapid.T) {
 		text := garbage.Draw(t, "text")
+
 		id, err := ParseEndToEndID(text)
 		if err == nil {
 			if id.String() != text {
 				t.Fatalf("%q was taken for %s", text, id)
 			}
+
 			return
 		}
+
 		if id != (EndToEndID{}) || !utf8.ValidString(err.Error()) || len(err.Error()) > 600 ||
 			!strings.HasPrefix(err.Error(), "EndToEndId ") {
 			t.Fatalf("the error cannot stand in a dead letter: %q", err)
@@ -122,6 +133,7 @@ func TestTheLastMinuteIsTheLastThatFits(t *testing.T) {
 	if _, err := ParseEndToEndID(textOf("12345678", 1<<minuteBits-1, "00000000000")); err != nil {
 		t.Error(err)
 	}
+
 	if _, err := ParseEndToEndID(textOf("12345678", 1<<minuteBits, "00000000000")); err == nil ||
 		!strings.Contains(err.Error(), "too far in the future") {
 		t.Errorf("the minute after it: %v", err)

@@ -33,6 +33,7 @@ func endToEndIDs() *rapid.Generator[EndToEndID] {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return id
 	})
 }

@@ -16,21 +16,25 @@ func ParseISPB(text string) (ISPB, error) {
 	if len(text) != ispbLength {
 		return "", fmt.Errorf("ISPB %s has %d characters: it must have %d", quote(text), len(text), ispbLength)
 	}
+
 	for i := range len(text) {
 		if _, ok := base36(text[i]); !ok {
 			return "", fmt.Errorf("ISPB %s has %s at position %d: only 0-9 and A-Z are allowed", quote(text), quote(text[i:i+1]), i+1)
 		}
 	}
+
 	return ISPB(text), nil
 }
 
 // Pack returns the ISPB as a number below 2^42, in the order of its characters.
 func (i ISPB) Pack() uint64 {
 	var packed uint64
+
 	for k := range len(i) {
 		digit, _ := base36(i[k])
 		packed = packed*36 + digit
 	}
+
 	return packed
 }
 
@@ -41,6 +45,7 @@ func UnpackISPB(packed uint64) ISPB {
 		text[k] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[packed%36]
 		packed /= 36
 	}
+
 	return ISPB(text[:])
 }
 
@@ -51,6 +56,7 @@ func base36(c byte) (uint64, bool) {
 	case c >= 'A' && c <= 'Z':
 		return uint64(c-'A') + 10, true
 	}
+
 	return 0, false
 }
 
@@ -61,5 +67,6 @@ func quote(text string) string {
 	if len(text) > most {
 		return fmt.Sprintf("%q…", text[:most])
 	}
+
 	return fmt.Sprintf("%q", text)
 }

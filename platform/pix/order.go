@@ -31,6 +31,7 @@ func (c Content) Digest() Digest {
 		c.Payee.Branch, c.Payee.Number} {
 		text = append(append(text, field...), '/')
 	}
+
 	return sha256.Sum256(binary.BigEndian.AppendUint64(text, c.AmountCentavos))
 }
 
@@ -76,6 +77,7 @@ func tooLarge(amountCentavos uint64) error {
 	if amountCentavos <= AmountCentavosMax {
 		return nil
 	}
+
 	return &Invalid{ReasonMalformed, "amount_centavos",
 		fmt.Sprintf("%d is more than %d centavos (2^63-1)", amountCentavos, uint64(AmountCentavosMax))}
 }
@@ -97,38 +99,47 @@ func (d Draft) Validate(recordTime time.Time) (Order, error) {
 	if err != nil {
 		return Order{}, &Invalid{ReasonBadEndToEndID, "end_to_end_id", err.Error()}
 	}
+
 	if err := d.Payer.Validate(); err != nil {
 		return Order{}, &Invalid{ReasonMalformed, "payer", err.Error()}
 	}
+
 	if err := d.Payee.Validate(); err != nil {
 		return Order{}, &Invalid{ReasonMalformed, "payee", err.Error()}
 	}
+
 	if id.Payer() != d.Payer.ISPB {
 		return Order{}, &Invalid{ReasonBadEndToEndID, "end_to_end_id",
 			fmt.Sprintf("EndToEndId %s names the PSP %s: the payer's is %s", id, id.Payer(), d.Payer.ISPB)}
 	}
+
 	if err := tooLarge(d.AmountCentavos); err != nil {
 		return Order{}, err
 	}
+
 	if len(d.RemittanceInformation) > RemittanceInformationBytesMax {
 		return Order{}, &Invalid{ReasonMalformed, "remittance_information",
 			fmt.Sprintf("it has %d bytes: at most %d are allowed", len(d.RemittanceInformation),
 				RemittanceInformationBytesMax)}
 	}
+
 	if !utf8.ValidString(d.RemittanceInformation) {
 		return Order{}, &Invalid{ReasonMalformed, "remittance_information", "it is not UTF-8"}
 	}
+
 	accepted := time.UnixMilli(d.AcceptedAtUnixMs).UTC()
 	if apart := accepted.Sub(id.Time()).Abs(); apart > ToleranceHours*time.Hour {
 		return Order{}, &Invalid{ReasonBadEndToEndID, "end_to_end_id",
 			fmt.Sprintf("EndToEndId %s is %s away from the acceptance at %s: at most %d h are allowed", id,
 				apart.Round(time.Minute), accepted.Format(time.RFC3339), ToleranceHours)}
 	}
+
 	if ahead := accepted.Sub(recordTime); ahead > AcceptanceAheadSecondsMax*time.Second {
 		return Order{}, &Invalid{ReasonBadAcceptance, "accepted_at_unix_ms",
 			fmt.Sprintf("%d is %s after the record's timestamp: at most %d s are allowed", d.AcceptedAtUnixMs, ahead,
 				AcceptanceAheadSecondsMax)}
 	}
+
 	return Order{ID: id, Content: Content{Payer: d.Payer, Payee: d.Payee, AmountCentavos: d.AmountCentavos},
 		AcceptedAt: accepted}, nil
 }

@@ -29,16 +29,19 @@ func TestContentHashDiffersWhenAnythingDiffers(t *testing.T) {
 		for i := range fieldsOf(&a) {
 			b := a
 			other := contents().Draw(t, "other")
+
 			*fieldsOf(&b)[i] = *fieldsOf(&other)[i]
 			if (a == b) != (a.Hash() == b.Hash()) {
 				t.Fatalf("%v and %v", a, b)
 			}
 		}
 		b := a
+
 		b.AmountCentavos ^= 1 << rapid.IntRange(0, 63).Draw(t, "bit")
 		if a.Hash() == b.Hash() {
 			t.Fatalf("%v and %v have one hash", a, b)
 		}
+
 		if b = (Content{a.Payee, a.Payer, a.AmountCentavos}); (a == b) != (a.Hash() == b.Hash()) {
 			t.Fatalf("%v and the way back have one hash", a)
 		}
@@ -55,6 +58,7 @@ func TestContentHashSeesWhereAFieldEnds(t *testing.T) {
 	}
 	// The last field meets the 8 bytes of the amount: "1" + amount must not read as "11" + another.
 	c := Content{a.Payer, Account{"34567890", "0001", "11"}, 0}
+
 	d := Content{a.Payer, Account{"34567890", "0001", "1"}, 0x31 << 56}
 	if c.Hash() == d.Hash() {
 		t.Errorf("%v and %v have one hash", c, d)
@@ -65,6 +69,7 @@ func TestContentHashSeesWhereAFieldEnds(t *testing.T) {
 func TestContentHashIsFixed(t *testing.T) {
 	// printf '12345678/0001/1/ABCDEFGH/0000/99999999999999999999/\0\0\0\0\0\0\004\322' | sha256sum
 	const want = uint64(0xfbeccbebfe10a651)
+
 	content := Content{Account{"12345678", "0001", "1"}, Account{"ABCDEFGH", "0000", "99999999999999999999"}, 1234}
 	if got := content.Hash(); got != want {
 		t.Errorf("the hash of %v is now %#x, and receipts hold %#x", content, got, want)
@@ -88,10 +93,12 @@ func goodDraft() Draft {
 
 func TestAGoodDraftBecomesItsOrder(t *testing.T) {
 	draft := goodDraft()
+
 	order, err := draft.Validate(record)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := Order{
 		ID: EndToEndID([]byte(draft.EndToEndID)), AcceptedAt: accepted,
 		Content: Content{draft.Payer, draft.Payee, draft.AmountCentavos},
@@ -108,6 +115,7 @@ func TestValidate(t *testing.T) {
 	ms := func(ms int64) func(*Draft) { return func(d *Draft) { d.AcceptedAtUnixMs = ms } }
 	note := func(text string) func(*Draft) { return func(d *Draft) { d.RemittanceInformation = text } }
 	id := func(text string) func(*Draft) { return func(d *Draft) { d.EndToEndID = text } }
+
 	later := record.Add(24 * time.Hour)
 	for _, c := range []struct {
 		name   string
@@ -166,17 +174,21 @@ func TestValidate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			draft := goodDraft()
 			c.change(&draft)
+
 			order, err := draft.Validate(c.record)
 			if c.reason == ReasonNone {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				return
 			}
+
 			var invalid *Invalid
 			if !errors.As(err, &invalid) || invalid.Reason != c.reason || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("got %v (%+v), want %s ... %s", err, order, c.reason, c.says)
 			}
+
 			if text := err.Error(); !utf8.ValidString(text) || len(text) > 600 ||
 				!strings.HasPrefix(text, invalid.Field+": ") {
 				t.Errorf("the error cannot stand in a dead letter: %q", text)
@@ -195,6 +207,7 @@ func TestValidateJudgesAnything(t *testing.T) {
 	}))
 	rapid.Check(t, func(t *rapid.T) {
 		id := endToEndIDs().Draw(t, "id")
+
 		draft := Draft{
 			EndToEndID: rapid.OneOf(rapid.Just(id.String()), texts).Draw(t, "text"),
 			Payer:      account.Draw(t, "payer"), Payee: account.Draw(t, "payee"),
@@ -206,14 +219,17 @@ func TestValidateJudgesAnything(t *testing.T) {
 			draft.Payer.ISPB = id.Payer()
 		}
 		record := time.UnixMilli(rapid.OneOf(rapid.Int64(), rapid.Just(draft.AcceptedAtUnixMs)).Draw(t, "record"))
+
 		order, err := draft.Validate(record)
 		if err == nil {
 			if order.ID.Payer() != order.Payer.ISPB ||
 				order.Content != (Content{draft.Payer, draft.Payee, draft.AmountCentavos}) {
 				t.Fatalf("%+v became %+v", draft, order)
 			}
+
 			return
 		}
+
 		var invalid *Invalid
 		if !errors.As(err, &invalid) || invalid.Reason == ReasonNone || !utf8.ValidString(err.Error()) ||
 			len(err.Error()) > 600 {

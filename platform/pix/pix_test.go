@@ -18,9 +18,11 @@ func TestISPBPacksReversiblyAndInOrder(t *testing.T) {
 		if parsed, err := ParseISPB(string(a)); err != nil || parsed != a {
 			t.Fatalf("%s: %v", a, err)
 		}
+
 		if a.Pack() >= 1<<42 || UnpackISPB(a.Pack()) != a {
 			t.Fatalf("%s packs to %d, which unpacks to %s", a, a.Pack(), UnpackISPB(a.Pack()))
 		}
+
 		if cmp.Compare(a, b) != cmp.Compare(a.Pack(), b.Pack()) {
 			t.Fatalf("%s and %s change order when packed", a, b)
 		}
@@ -61,6 +63,7 @@ func TestTextsAreAcceptedExactlyWhenTheyHaveTheForm(t *testing.T) {
 				if (err == nil) != form.MatchString(text) {
 					t.Fatalf("%q: %v", text, err)
 				}
+
 				if err != nil && (!utf8.ValidString(err.Error()) || len(err.Error()) > 500) {
 					t.Fatalf("the error cannot stand in a dead letter: %q", err)
 				}
@@ -87,10 +90,12 @@ func TestRefusedAccountsSayWhy(t *testing.T) {
 	} {
 		account := good
 		c.change(&account)
+
 		if err := account.Validate(); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%v: got %v, want %s", account, err, c.why)
 		}
 	}
+
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -99,11 +104,13 @@ func TestRefusedAccountsSayWhy(t *testing.T) {
 func TestReasonsKeepTheirFourCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[0-9A-Z]{4}`).Draw(t, "code")
+
 		reason, err := ParseReason(text)
 		if err != nil || reason.String() != text || reason == ReasonNone {
 			t.Fatalf("%s became %d, %s, %v", text, reason, reason, err)
 		}
 	})
+
 	if ReasonNone.String() != "" {
 		t.Errorf("no reason reads %q", ReasonNone.String())
 	}
@@ -117,6 +124,7 @@ func TestReasonsOfTheClearingHouseDiffer(t *testing.T) {
 		}
 		seen[d.Reason] = true
 	}
+
 	for _, reason := range []Reason{
 		ReasonPayeePSPSilent, ReasonReserveShort, ReasonZeroAmount, ReasonPayerMissing, ReasonPayeeMissing,
 		ReasonPayeeBlocked, ReasonPayeeClosed, ReasonUnknownPayerPSP, ReasonUnknownPayeePSP, ReasonInactivePSP,
@@ -132,16 +140,19 @@ func TestReasonsOfTheClearingHouseDiffer(t *testing.T) {
 // TestTheDocumentListsAllReasons keeps docs/outcomes.md and the definitions equal.
 func TestTheDocumentListsAllReasons(t *testing.T) {
 	const file = "../../docs/outcomes.md"
+
 	document, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	listed := map[string]bool{}
+
 	for line := range strings.Lines(string(document)) {
 		if strings.HasPrefix(line, "| `") {
 			listed[strings.TrimSpace(line)] = true
 		}
 	}
+
 	for _, d := range Definitions {
 		var where []string
 		for _, place := range []struct {
@@ -152,12 +163,14 @@ func TestTheDocumentListsAllReasons(t *testing.T) {
 				where = append(where, place.name)
 			}
 		}
+
 		row := fmt.Sprintf("| `%s` | %s | %s | %s |", d.Reason, d.Meaning, strings.Join(where, ", "), d.By)
 		if !listed[row] {
 			t.Errorf("%s has no row\n%s", file, row)
 		}
 		delete(listed, row)
 	}
+
 	for row := range listed {
 		t.Errorf("%s has a row of no reason:\n%s", file, row)
 	}

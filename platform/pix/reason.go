@@ -108,11 +108,13 @@ var ReturnReasons = []Reason{
 // ReasonsOf returns the reasons that may stand in a place.
 func ReasonsOf(where Where) []Reason {
 	var reasons []Reason
+
 	for _, d := range Definitions {
 		if d.Where&where != 0 {
 			reasons = append(reasons, d.Reason)
 		}
 	}
+
 	return reasons
 }
 
@@ -126,6 +128,7 @@ func (r Reason) definition() Definition {
 			return d
 		}
 	}
+
 	return Definition{By: ByBank}
 }
 
@@ -135,6 +138,7 @@ func (r Reason) FromBank() Reason {
 	if r>>16 == 'L'<<8|'Q' || r.definition().By != ByBank {
 		return ReasonBankUnspecified
 	}
+
 	return r
 }
 
@@ -144,6 +148,7 @@ func ParseReason(text string) (Reason, error) {
 		return 0, fmt.Errorf("reason code %s has %d characters: it must have 4", quote(text), len(text))
 	}
 	var reason Reason
+
 	for i := range len(text) {
 		if _, ok := base36(text[i]); !ok {
 			return 0, fmt.Errorf("reason code %s has %s at position %d: only 0-9 and A-Z are allowed", quote(text),
@@ -151,6 +156,7 @@ func ParseReason(text string) (Reason, error) {
 		}
 		reason = reason<<8 | Reason(text[i])
 	}
+
 	return reason, nil
 }
 
@@ -160,6 +166,7 @@ func MustReason(text string) Reason {
 	if err != nil {
 		panic(err)
 	}
+
 	return reason
 }
 
@@ -168,5 +175,6 @@ func (r Reason) String() string {
 	if r == ReasonNone {
 		return ""
 	}
+
 	return string([]byte{byte(r >> 24), byte(r >> 16), byte(r >> 8), byte(r)})
 }

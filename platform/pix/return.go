@@ -26,6 +26,7 @@ func ParsePaymentOrReturnID(text string) (EndToEndID, error) {
 		id, err := ParseReturnID(text)
 		return EndToEndID(id), err
 	}
+
 	return ParseEndToEndID(text)
 }
 
@@ -65,6 +66,7 @@ func (c ReturnContent) Digest() Digest {
 	text := make([]byte, 0, 64)
 	text = append(append(text, c.Original[:]...), '/')
 	text = append(append(text, c.Reason.String()...), '/')
+
 	return sha256.Sum256(binary.BigEndian.AppendUint64(text, c.AmountCentavos))
 }
 
@@ -101,31 +103,38 @@ func (d ReturnDraft) Validate(recordTime time.Time) (Return, error) {
 	if err != nil {
 		return Return{}, &Invalid{ReasonBadEndToEndID, "return_id", err.Error()}
 	}
+
 	original, err := ParseEndToEndID(d.OriginalEndToEndID)
 	if err != nil {
 		return Return{}, &Invalid{ReasonBadEndToEndID, "original_end_to_end_id", err.Error()}
 	}
+
 	reason, err := ParseReason(d.ReasonCode)
 	if err != nil {
 		return Return{}, &Invalid{ReasonMalformed, "reason_code", err.Error()}
 	}
+
 	if !slices.Contains(ReturnReasons, reason) {
 		return Return{}, &Invalid{ReasonMalformed, "reason_code",
 			fmt.Sprintf("%s is no reason for a return: it must be one of %s", reason, ReturnReasons)}
 	}
+
 	if err := tooLarge(d.AmountCentavos); err != nil {
 		return Return{}, err
 	}
+
 	accepted := time.UnixMilli(d.AcceptedAtUnixMs).UTC()
 	if apart := accepted.Sub(id.Time()).Abs(); apart > ToleranceHours*time.Hour {
 		return Return{}, &Invalid{ReasonBadEndToEndID, "return_id",
 			fmt.Sprintf("RtrId %s is %s away from the acceptance at %s: at most %d h are allowed", id,
 				apart.Round(time.Minute), accepted.Format(time.RFC3339), ToleranceHours)}
 	}
+
 	if ahead := accepted.Sub(recordTime); ahead > AcceptanceAheadSecondsMax*time.Second {
 		return Return{}, &Invalid{ReasonBadAcceptance, "accepted_at_unix_ms",
 			fmt.Sprintf("%d is %s after the record's timestamp: at most %d s are allowed", d.AcceptedAtUnixMs, ahead,
 				AcceptanceAheadSecondsMax)}
 	}
+
 	return Return{ID: id, ReturnContent: ReturnContent{original, d.AmountCentavos, reason}, AcceptedAt: accepted}, nil
 }

@@ -16,21 +16,26 @@ func TestReturnIDsReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		payment := endToEndIDs().Draw(t, "id")
 		text := "D" + payment.String()[1:]
+
 		id, err := ParseReturnID(text)
 		if err != nil || id.String() != text || id.PSP() != payment.Payer() || !id.Time().Equal(payment.Time()) {
 			t.Fatalf("%s became %s: %v", text, id, err)
 		}
 		var psp [8]byte
 		copy(psp[:], id.PSP())
+
 		if joined, err := JoinReturnID(psp, payment.Minute(), payment.Suffix()); err != nil || joined != id {
 			t.Fatalf("%s joined is %s: %v", id, joined, err)
 		}
+
 		if _, err := ParseEndToEndID(text); err == nil {
 			t.Fatalf("%s was taken for an EndToEndId", text)
 		}
+
 		if _, err := ParseReturnID(payment.String()); err == nil {
 			t.Fatalf("%s was taken for an RtrId", payment)
 		}
+
 		if made := NewReturnID(payment.Payer(), payment.Time(),
 			rand.New(rand.NewPCG(1, 2))); made.PSP() != payment.Payer() || !made.Time().Equal(payment.Time()) {
 			t.Fatalf("made %s for %s", made, payment)
@@ -43,6 +48,7 @@ func TestReturnContentHash(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		content := ReturnContent{endToEndIDs().Draw(t, "original"), rapid.Uint64().Draw(t, "amount"),
 			rapid.SampledFrom(ReturnReasons).Draw(t, "reason")}
+
 		sum := sha256.Sum256(append([]byte(content.Original.String()+"/"+content.Reason.String()+"/"),
 			binary.BigEndian.AppendUint64(nil, content.AmountCentavos)...))
 		if got, want := content.Hash(), binary.BigEndian.Uint64(sum[:]); got != want {
@@ -55,11 +61,13 @@ func TestReturnValidation(t *testing.T) {
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	const id, original = "D10000002202605040302abcDEF01234", "E10000001202605010302abcDEF01234"
 	good := ReturnDraft{id, original, 5, "MD06", at.UnixMilli()}
+
 	valid, err := good.Validate(at)
 	if err != nil || valid.ID.String() != id || valid.Original.String() != original || valid.AmountCentavos != 5 ||
 		valid.Reason.String() != "MD06" || !valid.AcceptedAt.Equal(at) {
 		t.Fatalf("%+v, %v", valid, err)
 	}
+
 	for name, c := range map[string]struct {
 		spoil  func(*ReturnDraft)
 		reason Reason
@@ -93,6 +101,7 @@ func TestReturnValidation(t *testing.T) {
 	} {
 		draft := good
 		c.spoil(&draft)
+
 		var invalid *Invalid
 		if _, err := draft.Validate(at); !errors.As(err, &invalid) || invalid.Reason != c.reason ||
 			invalid.Field != c.field || !strings.Contains(err.Error(), c.says) {
@@ -100,10 +109,12 @@ func TestReturnValidation(t *testing.T) {
 		}
 	}
 	largest := good
+
 	largest.AmountCentavos = 1<<63 - 1
 	if _, err := largest.Validate(at); err != nil {
 		t.Errorf("the largest amount: %v", err)
 	}
+
 	if !valid.InTime(at.AddDate(0, 0, -90)) || valid.InTime(at.AddDate(0, 0, -90).Add(-time.Nanosecond)) {
 		t.Error("90 days are not the limit")
 	}

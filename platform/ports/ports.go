@@ -33,6 +33,7 @@ func Free() string {
 		if !machine.reserve(port) {
 			continue
 		}
+
 		if isFree(port) {
 			return Loopback(port)
 		}
@@ -52,10 +53,12 @@ func isFree(port int) bool {
 	probed()
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
+
 	listener, err := net.Listen("tcp", Loopback(port))
 	if err == nil {
 		listener.Close()
 	}
+
 	return err == nil
 }
 
@@ -77,12 +80,15 @@ func newTable(path string) *table { return &table{path: path, taken: map[int]boo
 func (t *table) reserve(port int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if len(t.taken) == count {
 		panic(fmt.Sprintf("this process has picked all %d ports from %d on, or others hold them", count, lowest))
 	}
+
 	if t.taken[port] {
 		return false
 	}
+
 	t.taken[port] = true
 	if t.locks == nil {
 		file, err := os.OpenFile(t.path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -93,5 +99,6 @@ func (t *table) reserve(port int) bool {
 	}
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(port), Len: 1}
 	err := unix.FcntlFlock(t.locks.Fd(), unix.F_OFD_SETLK, &lock)
+
 	return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) // another error: this file system has no locks
 }

@@ -32,15 +32,18 @@ func (t *Target) HoldAllowances(ctx context.Context, from Source, told []Told,
 			return a.held, nil, err
 		}
 		leg.Timeout, leg.Timestamp = secondsLeft(timeOf(leg.Timestamp), leg.Timeout, now), 0
+
 		leg.Flags = tb.TransferFlags{Pending: true}.ToUint16()
 		if err := a.add(ctx, leg); err != nil {
 			return a.held, nil, err
 		}
 	}
+
 	if err := a.flush(ctx); err != nil {
 		return a.held, nil, err
 	}
 	uncapped, err = a.ofTold(ctx, told)
+
 	return a.held, uncapped, err
 }
 
@@ -57,47 +60,58 @@ func (a *allowances) ofTold(ctx context.Context, told []Told) (uncapped []string
 		return nil, err
 	}
 	accounts := map[ledger.AccountID]*tb.Account{}
+
 	var ids []tb.Uint128
 	for limit := range caps {
 		ids = append(ids, ledger.AllowanceAccount(limit.bank, limit.window))
 	}
+
 	if err := a.look(ctx, ids, accounts); err != nil {
 		return nil, err
 	}
 	var legs []tb.Transfer
+
 	for i := range told {
 		t := &told[i]
 		limit := capped{t.Content.Payer.ISPB, ledger.WindowAt(t.At)}
 		act, set := caps[limit]
+
 		left := secondsLeft(t.At, act.WindowSeconds, a.now)
 		if set && t.Settled && !t.Return && !t.Content.SameBank() && left > 0 {
 			legs = append(legs, ledger.AppendCap(nil, t.ID, t.Content, limit.window, left)...)
 		}
 	}
+
 	for part := range slices.Chunk(legs, a.EventsMax) {
 		there, err := a.written(ctx, part)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, leg := range part {
 			account := accounts[leg.DebitAccountID]
 			if there[leg.ID] { // by an earlier run
 				continue
 			}
+
 			if account == nil || free(account) < ledger.Centavos(leg.Amount) {
 				id, err := ledger.EndToEndIDOf(leg)
 				uncapped = append(uncapped, id.String())
+
 				if err != nil {
 					return nil, err
 				}
+
 				continue
 			}
+
 			account.DebitsPending = ledger.Sum(account.DebitsPending, leg.Amount)
 			if err := a.add(ctx, leg); err != nil {
 				return nil, err
 			}
 		}
 	}
+
 	return uncapped, a.flush(ctx)
 }
 
@@ -108,10 +122,12 @@ func (a *allowances) written(ctx context.Context, legs []tb.Transfer) (map[tb.Ui
 		ids = append(ids, legs[i].ID)
 	}
 	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return a.Client.LookupTransfers(ids) })
+
 	there := map[tb.Uint128]bool{}
 	for _, leg := range found {
 		there[leg.ID] = true
 	}
+
 	return there, err
 }
 
@@ -124,6 +140,7 @@ type capped struct {
 // caps reads the caps on outflow in force, of all acts the last ones.
 func (t *Target) caps(ctx context.Context) (map[capped]ledger.Act, error) {
 	caps := map[capped]ledger.Act{}
+
 	filter := tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: uint32(t.EventsMax),
 		Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 	for page, err := range pages(ctx, 0, func(from uint64) ([]tb.Transfer, error) {
@@ -133,20 +150,24 @@ func (t *Target) caps(ctx context.Context) (map[capped]ledger.Act, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for _, record := range page {
 			act, _, err := ledger.ActOf(record)
 			if err != nil || act.Kind != ledger.DayCapped && act.Kind != ledger.NightCapped {
 				continue
 			}
+
 			limit := capped{act.Bank, ledger.Day}
 			if act.Kind == ledger.NightCapped {
 				limit.window = ledger.Night
 			}
+
 			if caps[limit] = act; act.Centavos == 0 {
 				delete(caps, limit)
 			}
 		}
 	}
+
 	return caps, nil
 }
 
@@ -154,6 +175,7 @@ func (a *allowances) add(ctx context.Context, leg tb.Transfer) error {
 	if a.batch = append(a.batch, leg); len(a.batch) < a.EventsMax {
 		return nil
 	}
+
 	return a.flush(ctx)
 }
 
@@ -161,6 +183,7 @@ func (a *allowances) flush(ctx context.Context) error {
 	if len(a.batch) == 0 {
 		return nil
 	}
+
 	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) {
 		return a.Client.CreateTransfers(a.batch)
 	})
@@ -172,5 +195,6 @@ func (a *allowances) flush(ctx context.Context) error {
 		}
 	}
 	a.held, a.batch = a.held+len(a.batch), a.batch[:0]
+
 	return err
 }

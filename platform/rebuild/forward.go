@@ -49,63 +49,77 @@ type forward struct {
 func (t *Target) Forward(ctx context.Context, told []Told, pastEnds, now time.Time) (Forwarded, error) {
 	f := &forward{Target: t, pastEnds: pastEnds, now: now, balances: map[ledger.AccountID]*tb.Account{},
 		waiting: map[tb.Uint128][]*Told{}}
+
 	ended, err := f.begin(ctx, told)
 	if err != nil || ended {
 		return f.result, err
 	}
+
 	for i := range told {
 		if told[i].place = i; told[i].Done {
 			continue
 		}
+
 		if err := f.take(ctx, &told[i]); err != nil {
 			return f.result, err
 		}
 	}
+
 	for first := f.firstWaiting(); first != nil; first = f.firstWaiting() {
 		if _, lacks := f.short(first.Content); lacks == 0 {
 			f.result.Impossible = append(f.result.Impossible,
 				fmt.Sprintf("%s: the ledger does not know %s, which it gives back", first.ID, first.Returns.Original))
 			continue
 		}
+
 		if err := f.lend(ctx, first); err != nil {
 			return f.result, err
 		}
+
 		if err := f.take(ctx, first); err != nil {
 			return f.result, err
 		}
 	}
+
 	if err := f.giveBack(ctx); err != nil {
 		return f.result, err
 	}
+
 	if err := f.add(ctx, time.Time{}, []tb.Transfer{ledger.ToldEnds(uint64(pastEnds.UnixNano()))}); err != nil {
 		return f.result, err
 	}
+
 	return f.result, f.flush(ctx)
 }
 
 // begin marks where the past ends, or finds out what an earlier run has done.
 func (f *forward) begin(ctx context.Context, told []Told) (ended bool, err error) {
 	begins, ends := ledger.ToldBegins(uint64(f.pastEnds.UnixNano())), ledger.ToldEnds(uint64(f.pastEnds.UnixNano()))
+
 	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
 		return f.Client.LookupTransfers([]tb.Uint128{begins.ID, ends.ID})
 	})
 	if err != nil {
 		return false, err
 	}
+
 	if err := f.know(ctx, told); err != nil {
 		return false, err
 	}
+
 	switch len(found) {
 	case 0:
 		return false, f.add(ctx, time.Time{}, []tb.Transfer{begins})
 	case 1:
 		return false, f.lentBefore(ctx, told)
 	}
+
 	for i := range told {
 		if !told[i].Done {
 			f.result.Impossible = append(f.result.Impossible, told[i].ID.String()+": an earlier run could not")
 		}
 	}
+
 	return true, f.lentBefore(ctx, told)
 }
 
@@ -113,31 +127,37 @@ func (f *forward) begin(ctx context.Context, told []Told) (ended bool, err error
 func (f *forward) take(ctx context.Context, t *Told) error {
 	for next := []*Told{t}; len(next) > 0; next = next[1:] {
 		t := next[0]
+
 		waitsFor, err := f.tell(ctx, t)
 		if err != nil {
 			return err
 		}
+
 		if waitsFor != (tb.Uint128{}) {
 			f.waiting[waitsFor] = append(f.waiting[waitsFor], t)
 			continue
 		}
+
 		brings := []tb.Uint128{t.verdict()}
 		for i, account := range accountsOf(t.Content) {
 			if i%2 == 1 {
 				brings = append(brings, account)
 			}
 		}
+
 		for _, what := range brings {
 			next = append(next, f.waiting[what]...)
 			delete(f.waiting, what)
 		}
 	}
+
 	return nil
 }
 
 // firstWaiting takes the one that waits and was reported first; nil: none waits.
 func (f *forward) firstWaiting() (first *Told) {
 	var of tb.Uint128
+
 	for waitsFor, some := range f.waiting {
 		for _, t := range some {
 			if first == nil || t.place < first.place {
@@ -145,11 +165,13 @@ func (f *forward) firstWaiting() (first *Told) {
 			}
 		}
 	}
+
 	if f.waiting[of] = slices.DeleteFunc(f.waiting[of], func(t *Told) bool {
 		return t == first
 	}); len(f.waiting[of]) == 0 {
 		delete(f.waiting, of)
 	}
+
 	return first
 }
 
@@ -159,12 +181,14 @@ func (f *forward) know(ctx context.Context, told []Told) error {
 	if err != nil {
 		return err
 	}
+
 	account, err := newestAccount(ctx, f.Client)
 	if err != nil {
 		return err
 	}
 	f.at = max(uint64(f.pastEnds.UnixNano()), transfer.Timestamp, account.Timestamp)
 	var ids []tb.Uint128
+
 	for i := range told {
 		for _, id := range accountsOf(told[i].Content) {
 			if _, seen := f.balances[id]; !seen {
@@ -173,6 +197,7 @@ func (f *forward) know(ctx context.Context, told []Told) error {
 			}
 		}
 	}
+
 	return f.look(ctx, ids, f.balances)
 }
 
@@ -183,10 +208,12 @@ func (t *Target) look(ctx context.Context, ids []tb.Uint128, into map[ledger.Acc
 		if err != nil {
 			return err
 		}
+
 		for _, account := range found {
 			into[account.ID] = &account
 		}
 	}
+
 	return nil
 }
 
@@ -196,9 +223,11 @@ func accountsOf(content pix.Content) (ids []ledger.AccountID) {
 	if content.Payer.Validate() != nil || content.Payee.Validate() != nil {
 		return nil
 	}
+
 	for _, leg := range ledger.AppendReserve(nil, pix.EndToEndID{}, content, 0) {
 		ids = append(ids, leg.DebitAccountID, leg.CreditAccountID)
 	}
+
 	return ids
 }
 
@@ -216,6 +245,7 @@ func (f *forward) short(content pix.Content) (account ledger.AccountID, lacks in
 			return accounts[i], int64(content.AmountCentavos) - has
 		}
 	}
+
 	return ledger.AccountID{}, 0
 }
 
@@ -223,6 +253,7 @@ func (f *forward) short(content pix.Content) (account ledger.AccountID, lacks in
 // verdict of its original.
 func (f *forward) tell(ctx context.Context, t *Told) (waitsFor tb.Uint128, err error) {
 	nothing := tb.Uint128{}
+
 	impossible := func(format string, values ...any) (tb.Uint128, error) {
 		f.result.Impossible = append(f.result.Impossible, t.ID.String()+": "+fmt.Sprintf(format, values...))
 		return nothing, nil
@@ -230,30 +261,37 @@ func (f *forward) tell(ctx context.Context, t *Told) (waitsFor tb.Uint128, err e
 	if t.Return && t.Returns.Reason == 0 {
 		return impossible("its return order is not in the log, and the report does not say its reason")
 	}
+
 	if !t.Settled {
 		return nothing, f.refuse(ctx, t)
 	}
+
 	accounts := accountsOf(t.Content)
 	if len(accounts) == 0 {
 		return impossible("its report names no accounts")
 	}
+
 	for _, id := range accounts {
 		if f.balances[id] == nil {
 			return impossible("the ledger has no account %s: it was opened after the past ends", ledger.AccountName(id))
 		}
 	}
+
 	if account, lacks := f.short(t.Content); lacks > 0 {
 		return account, nil
 	}
 	var chain []tb.Transfer
+
 	if t.Return {
 		slot, free, err := f.slot(ctx, t)
 		if err != nil {
 			return nothing, err
 		}
+
 		if slot < 0 {
 			return ledger.IDsOf(t.Returns.Original).Verdict(), nil
 		}
+
 		if !free {
 			return impossible("all slots of %s are taken", t.Returns.Original)
 		}
@@ -264,10 +302,12 @@ func (f *forward) tell(ctx context.Context, t *Told) (waitsFor tb.Uint128, err e
 	} else {
 		chain = ledger.AppendPost(ledger.AppendReserve(chain, t.ID, t.Content, 0), t.ID, t.Content.SameBank())
 	}
+
 	for i := 0; i < len(accounts); i += 2 {
 		f.move(accounts[i], accounts[i+1], int64(t.Content.AmountCentavos))
 	}
 	f.result.Settled++
+
 	return nothing, f.add(ctx, t.At, chain)
 }
 
@@ -280,6 +320,7 @@ func (f *forward) move(debit, credit ledger.AccountID, centavos int64) {
 	if a := f.balances[debit]; a != nil {
 		a.DebitsPosted = ledger.Sum(a.DebitsPosted, amount)
 	}
+
 	if a := f.balances[credit]; a != nil {
 		a.CreditsPosted = ledger.Sum(a.CreditsPosted, amount)
 	}
@@ -291,35 +332,42 @@ func (f *forward) slot(ctx context.Context, t *Told) (slot int, free bool, err e
 		return 0, false, err
 	}
 	ids := ledger.AppendReturnTraceIDs(nil, pix.ReturnID(t.ID), t.Returns.Original)
+
 	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return f.Client.LookupTransfers(ids) })
 	if err != nil {
 		return 0, false, err
 	}
+
 	trace := ledger.ReturnTraceOf(pix.ReturnID(t.ID), t.Returns, found)
 	if !trace.Original.Held() {
 		return -1, false, nil
 	}
 	slot, free = trace.FreeSlot(0)
+
 	return slot, free, nil
 }
 
 // refuse writes the verdict of an order that was rejected: a receipt, because nothing is held here.
 func (f *forward) refuse(ctx context.Context, t *Told) error {
 	f.result.Rejected++
+
 	payer := t.ID.Payer()
 	if t.Return {
 		payer = t.Returns.Original.Payer()
 	}
+
 	known, err := ledger.Ask(ctx, func() ([]tb.Account, error) {
 		return f.Client.LookupAccounts([]tb.Uint128{ledger.TransitAccount(payer)})
 	})
 	if err != nil {
 		return err
 	}
+
 	if t.Return {
 		return f.add(ctx, t.At, ledger.AppendReturnReceipt(nil, pix.ReturnID(t.ID), t.Returns, t.Reason,
 			len(known) > 0))
 	}
+
 	return f.add(ctx, t.At, ledger.AppendReceipt(nil, t.ID, t.Content, t.Reason, len(known) > 0))
 }
 
@@ -337,45 +385,54 @@ func (f *forward) lend(ctx context.Context, t *Told) error {
 	loan := Loan{Act: ledger.Act{Kind: ledger.LiquidityIn, Bank: of.ISPB, Centavos: lacks, ByCentralBank: true},
 		ID: loanIDs(t)[0]}
 	from := ledger.IssuanceAccount
+
 	if kind == ledger.Customer {
 		loan.Act.Kind, loan.Act.Account, loan.ID = ledger.Deposit, of, loanIDs(t)[1]
 		from = ledger.TransitAccount(of.ISPB)
 	}
 	f.result.Loans = append(f.result.Loans, loan)
 	f.move(from, account, lacks)
+
 	return f.add(ctx, t.At, ledger.AppendAct(nil, keys.CentralBank, loan.ID, loan.Act))
 }
 
 // lentBefore finds the loans of an earlier run, and what they gave back.
 func (f *forward) lentBefore(ctx context.Context, told []Told) error {
 	var ids []string
+
 	for i := range told {
 		for _, id := range loanIDs(&told[i]) {
 			ids = append(ids, id, id+loanBack)
 		}
 	}
 	acts := map[string]ledger.Act{}
+
 	for part := range slices.Chunk(ids, f.EventsMax) {
 		names, records := map[tb.Uint128]string{}, []tb.Uint128(nil)
+
 		for _, id := range part {
 			record := ledger.ActRecordID(keys.CentralBank, id)
 			names[record], records = id, append(records, record)
 		}
+
 		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return f.Client.LookupTransfers(records) })
 		if err != nil {
 			return err
 		}
+
 		for _, record := range found {
 			if acts[names[record.ID]], _, err = ledger.ActOf(record); err != nil {
 				return err
 			}
 		}
 	}
+
 	for _, id := range ids {
 		if act, lent := acts[id]; lent && act.Kind != ledger.LiquidityOut && act.Kind != ledger.Withdrawal {
 			f.result.Loans = append(f.result.Loans, Loan{Act: act, ID: id, Returned: acts[id+loanBack].Centavos})
 		}
 	}
+
 	return nil
 }
 
@@ -388,19 +445,23 @@ func (f *forward) giveBack(ctx context.Context) error {
 		}
 		back := loan.Act
 		account := ledger.ReserveAccount(back.Bank)
+
 		back.Kind = ledger.LiquidityOut
 		if loan.Act.Kind == ledger.Deposit {
 			account, back.Kind = ledger.CustomerAccount(back.Account), ledger.Withdrawal
 		}
+
 		if back.Centavos = min(back.Centavos, free(f.balances[account])); back.Centavos <= 0 {
 			continue
 		}
 		loan.Returned = back.Centavos
 		f.move(account, ledger.AccountID{}, back.Centavos)
+
 		if err := f.add(ctx, time.Time{}, ledger.AppendAct(nil, keys.CentralBank, loan.ID+loanBack, back)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -411,13 +472,16 @@ func (f *forward) add(ctx context.Context, told time.Time, chains []tb.Transfer)
 			return err
 		}
 	}
+
 	if told.After(f.now) {
 		told = f.now
 	}
+
 	f.at = max(f.at, uint64(max(told.UnixNano(), 1))-1)
 	for i := range chains {
 		f.at++
 		chains[i].Timestamp = f.at
+
 		flags := chains[i].TransferFlags()
 		if flags.Imported = true; flags.Pending {
 			chains[i].Timeout = 0
@@ -425,18 +489,22 @@ func (f *forward) add(ctx context.Context, told time.Time, chains []tb.Transfer)
 		chains[i].Flags = flags.ToUint16()
 	}
 	f.batch = append(f.batch, chains...)
+
 	return nil
 }
 
 func (f *forward) flush(ctx context.Context) error {
 	batch := f.batch
+
 	f.batch = nil
 	if len(batch) == 0 {
 		return nil
 	}
+
 	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) { return f.Client.CreateTransfers(batch) })
 	for _, result := range results {
 		event := batch[result.Index]
+
 		marked := ledger.IsMark(&event) && ledger.Result{Status: result.Result}.Exists()
 		if result.Result != tb.TransferLinkedEventFailed && !marked {
 			err = cmp.Or(err, fmt.Errorf(
@@ -444,5 +512,6 @@ func (f *forward) flush(ctx context.Context) error {
 				event.ID, event.Code, result.Result))
 		}
 	}
+
 	return err
 }

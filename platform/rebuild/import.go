@@ -34,28 +34,35 @@ func (t *Target) Import(ctx context.Context, from Source) error {
 	if err != nil {
 		return err
 	}
+
 	if len(found) > 0 {
 		return ErrDone
 	}
+
 	last, err := newestTransfer(ctx, t.Client)
 	if err != nil {
 		return err
 	}
+
 	if last.Timestamp > 0 && !last.TransferFlags().Imported {
 		if last.Code != ledger.CodeClockProbe && last.Code != ledger.CodeFunding {
 			return nil // a later step was begun: nothing older is missing
 		}
+
 		return fmt.Errorf("somebody wrote the transfer %v (code %d) to this ledger at %s, and nothing older can be brought behind it: format a new cluster",
 			last.ID, last.Code, timeOf(last.Timestamp))
 	}
+
 	if err := t.importAccounts(ctx, from); err != nil {
 		return err
 	}
 	var batch []tb.Transfer
+
 	for chain, err := range from.Chains(ctx, last.Timestamp) {
 		if err != nil {
 			return err
 		}
+
 		if len(batch)+len(chain) > t.EventsMax {
 			if err := t.write(ctx, batch); err != nil {
 				return err
@@ -64,6 +71,7 @@ func (t *Target) Import(ctx context.Context, from Source) error {
 		}
 		batch = append(batch, chain...)
 	}
+
 	return t.write(ctx, batch)
 }
 
@@ -72,6 +80,7 @@ func (t *Target) importAccounts(ctx context.Context, from Source) error {
 	if err != nil {
 		return err
 	}
+
 	if newest.Timestamp > 0 && !newest.AccountFlags().Imported {
 		return fmt.Errorf("somebody made the account %s in this ledger: format a new cluster",
 			ledger.AccountName(newest.ID))
@@ -86,19 +95,23 @@ func (t *Target) importAccounts(ctx context.Context, from Source) error {
 			err = fmt.Errorf("the ledger refuses to import the account %s of %s: %s", ledger.AccountName(a.ID),
 				timeOf(a.Timestamp), results[0].Result)
 		}
+
 		if err == nil {
 			t.accounts += len(batch)
 			t.Progress(t.accounts, t.transfers, timeOf(batch[len(batch)-1].Timestamp))
 			batch = batch[:0]
 		}
+
 		return err
 	}
+
 	for account, err := range from.Accounts(ctx, newest.Timestamp) {
 		if err != nil {
 			return err
 		}
 		flags := account.AccountFlags()
 		flags.Imported = true
+
 		account.Flags = flags.ToUint16()
 		if batch = append(batch, account); len(batch) == t.EventsMax {
 			if err := flush(); err != nil {
@@ -106,9 +119,11 @@ func (t *Target) importAccounts(ctx context.Context, from Source) error {
 			}
 		}
 	}
+
 	if len(batch) == 0 {
 		return nil
 	}
+
 	return flush()
 }
 
@@ -121,6 +136,7 @@ func newestTransfer(ctx context.Context, client tigerbeetle.Client) (newest tb.T
 	if len(found) > 0 {
 		newest = found[0]
 	}
+
 	return newest, err
 }
 
@@ -131,6 +147,7 @@ func newestAccount(ctx context.Context, client tigerbeetle.Client) (newest tb.Ac
 	if len(found) > 0 {
 		newest = found[0]
 	}
+
 	return newest, err
 }
 
@@ -140,24 +157,29 @@ func (t *Target) write(ctx context.Context, batch []tb.Transfer) error {
 	if len(batch) == 0 {
 		return nil
 	}
+
 	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) { return t.Client.CreateTransfers(batch) })
 	if err != nil {
 		return err
 	}
+
 	for _, result := range results {
 		if result.Result == tb.TransferLinkedEventFailed {
 			continue
 		}
+
 		event := batch[result.Index]
 		if newest, err := newestTransfer(ctx, t.Client); err == nil && result.Result == tb.TransferExists &&
 			newest.Timestamp >= batch[len(batch)-1].Timestamp {
 			continue
 		}
+
 		return fmt.Errorf("the ledger refuses to import the transfer %v (code %d) of %s: %s; nothing after it was brought",
 			event.ID, event.Code, timeOf(event.Timestamp), result.Result)
 	}
 	t.transfers += len(batch)
 	t.Progress(t.accounts, t.transfers, timeOf(batch[len(batch)-1].Timestamp))
+
 	return nil
 }
 
@@ -175,15 +197,18 @@ func (t *Target) Mark(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	found, err := ledger.Ask(ctx, func() ([]tb.Account, error) {
 		return t.Client.LookupAccounts([]tb.Uint128{ledger.IssuanceAccount})
 	})
 	if err != nil {
 		return err
 	}
+
 	if len(ended) == 0 || len(found) == 0 {
 		return errors.New("no rebuild of this ledger has come to its end: run it again")
 	}
+
 	return t.create(ctx, ledger.MarkerOf(found[0].UserData128, found[0].UserData64).Transfer())
 }
 
@@ -195,6 +220,7 @@ func (t *Target) create(ctx context.Context, transfer tb.Transfer) error {
 	if err == nil && len(results) > 0 && results[0].Result != tb.TransferExists {
 		err = fmt.Errorf("the ledger refuses the transfer with code %d: %s", transfer.Code, results[0].Result)
 	}
+
 	return err
 }
 

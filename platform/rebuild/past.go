@@ -49,6 +49,7 @@ func pages[E any](ctx context.Context, after uint64, ask func(from uint64) ([]E,
 				yield(nil, fmt.Errorf("cannot read the ledger: %w", err))
 				return
 			}
+
 			if len(page) == 0 || !yield(page, nil) {
 				return
 			}
@@ -67,6 +68,7 @@ func (l Ledger) Accounts(ctx context.Context, after uint64) iter.Seq2[tb.Account
 				yield(tb.Account{}, err)
 				return
 			}
+
 			for _, a := range page {
 				a.DebitsPending, a.DebitsPosted, a.CreditsPending, a.CreditsPosted = tb.Uint128{}, tb.Uint128{},
 					tb.Uint128{}, tb.Uint128{}
@@ -89,26 +91,31 @@ func (l Ledger) transfers(ctx context.Context, filter tb.QueryFilter, after uint
 func (l Ledger) Chains(ctx context.Context, after uint64) iter.Seq2[[]tb.Transfer, error] {
 	return func(yield func([]tb.Transfer, error) bool) {
 		var open []tb.Transfer // the begin of a chain that a page has cut
+
 		for page, err := range l.transfers(ctx, tb.QueryFilter{}, after) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
 			page = append(open, page...)
+
 			whole := len(page)
 			for whole > 0 && page[whole-1].TransferFlags().Linked {
 				whole--
 			}
 			open = append([]tb.Transfer(nil), page[whole:]...)
+
 			ended, err := l.ends(ctx, page[:whole])
 			if err != nil {
 				yield(nil, err)
 				return
 			}
+
 			for begin, i := 0, 0; i < whole; i++ {
 				if page[i].TransferFlags().Linked {
 					continue
 				}
+
 				if chain := Kept(page[begin:i+1], ended); len(chain) > 0 && !yield(chain, nil) {
 					return
 				}
@@ -121,19 +128,23 @@ func (l Ledger) Chains(ctx context.Context, after uint64) iter.Seq2[[]tb.Transfe
 // ends returns what ended the holds among transfers, by the hold's id.
 func (l Ledger) ends(ctx context.Context, transfers []tb.Transfer) (map[tb.Uint128]tb.Transfer, error) {
 	var ids []tb.Uint128
+
 	for i := range transfers {
 		if transfers[i].TransferFlags().Pending && transfers[i].Code != ledger.CodeClockProbe {
 			ids = append(ids, ledger.EndOf(transfers[i].ID))
 		}
 	}
+
 	ended := make(map[tb.Uint128]tb.Transfer, len(ids))
 	if len(ids) == 0 {
 		return ended, nil
 	}
+
 	var err error
 	for len(ids) > 0 && err == nil {
 		n := min(len(ids), l.EventsMax)
 		var found []tb.Transfer
+
 		found, err = ledger.Ask(ctx, func() ([]tb.Transfer, error) { return l.Client.LookupTransfers(ids[:n]) })
 		for _, t := range found {
 			if t.PendingID != (tb.Uint128{}) {
@@ -142,6 +153,7 @@ func (l Ledger) ends(ctx context.Context, transfers []tb.Transfer) (map[tb.Uint1
 		}
 		ids = ids[n:]
 	}
+
 	return ended, err
 }
 
@@ -155,12 +167,15 @@ func (l Ledger) Allowances(ctx context.Context, now time.Time) iter.Seq2[tb.Tran
 			if err == nil {
 				decided, err = l.verdicts(ctx, page)
 			}
+
 			if err != nil {
 				yield(tb.Transfer{}, err)
 				return
 			}
+
 			for _, t := range page {
 				ends := time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout) * time.Second)
+
 				verdict := decided[ledger.VerdictOf(t.ID)]
 				if t.TransferFlags().Pending && ends.After(now) && verdict.TransferFlags().PostPendingTransfer &&
 					!yield(t, nil) {
@@ -178,10 +193,12 @@ func (l Ledger) verdicts(ctx context.Context, legs []tb.Transfer) (map[tb.Uint12
 		ids = append(ids, ledger.VerdictOf(legs[i].ID))
 	}
 	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return l.Client.LookupTransfers(ids) })
+
 	decided := make(map[tb.Uint128]tb.Transfer, len(found))
 	for _, t := range found {
 		decided[t.ID] = t
 	}
+
 	return decided, err
 }
 
@@ -190,6 +207,7 @@ func (l Ledger) verdicts(ctx context.Context, legs []tb.Transfer) (map[tb.Uint12
 // again. Leg 4 of what has settled is never ended, see Source.Allowances.
 func Kept(chain []tb.Transfer, ended map[tb.Uint128]tb.Transfer) []tb.Transfer {
 	var kept []tb.Transfer
+
 	for _, t := range chain {
 		switch flags := t.TransferFlags(); {
 		case t.Code == ledger.CodeClockProbe, t.Code == ledger.CodeMarker, t.Code == ledger.CodeIdentity,
@@ -204,10 +222,12 @@ func Kept(chain []tb.Transfer, ended map[tb.Uint128]tb.Transfer) []tb.Transfer {
 		}
 		kept = append(kept, t)
 	}
+
 	for i := range kept {
 		flags := kept[i].TransferFlags()
 		flags.Imported, flags.Linked = true, i < len(kept)-1
 		kept[i].Flags = flags.ToUint16()
 	}
+
 	return kept
 }

@@ -51,14 +51,17 @@ func toldIn(record *kgo.Record) (t Told, ok bool) {
 		Content: pix.Content{Payer: account(m.Payer), Payee: account(m.Payee), AmountCentavos: m.AmountCentavos},
 	}
 	var wrong, wrongOriginal, wrongReason error
+
 	t.ID, wrong = pix.ParsePaymentOrReturnID(m.EndToEndId)
 	if t.Return {
 		t.Returns.AmountCentavos = m.AmountCentavos
 		t.Returns.Original, wrongOriginal = pix.ParseEndToEndID(m.OriginalEndToEndId)
 	}
+
 	if !t.Settled {
 		t.Reason, wrongReason = pix.ParseReason(m.ReasonCode)
 	}
+
 	return t, wrong == nil && wrongOriginal == nil && wrongReason == nil
 }
 
@@ -87,12 +90,15 @@ func (l Log) Told(ctx context.Context, client tigerbeetle.Client) (all []Told, u
 			ids = append(ids, some[i].verdict())
 		}
 		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return client.LookupTransfers(ids) })
+
 		there := map[tb.Uint128]uint64{}
 		for _, t := range found {
 			there[t.ID] = t.Timestamp
 		}
+
 		for i := range some {
 			t := &some[i]
+
 			at, done := there[t.verdict()]
 			if known[t.ID] || done && at <= uint64(l.Since.UnixNano()) {
 				continue
@@ -101,26 +107,32 @@ func (l Log) Told(ctx context.Context, client tigerbeetle.Client) (all []Told, u
 			all = append(all, *t)
 		}
 		some = some[:0]
+
 		return err
 	}
+
 	err = l.read(ctx, stream.Settlements, func(record *kgo.Record) error {
 		t, ok := toldIn(record)
 		if !ok {
 			unreadable++
 			return nil
 		}
+
 		if some = append(some, t); len(some) == page {
 			return look()
 		}
+
 		return nil
 	})
 	if err == nil && len(some) > 0 {
 		err = look()
 	}
+
 	if err != nil {
 		return nil, unreadable, err
 	}
 	slices.SortStableFunc(all, func(a, b Told) int { return a.At.Compare(b.At) })
+
 	return all, unreadable, l.complete(ctx, all)
 }
 
@@ -128,26 +140,32 @@ func (l Log) Told(ctx context.Context, client tigerbeetle.Client) (all []Told, u
 // rejected.
 func (l Log) complete(ctx context.Context, all []Told) error {
 	wanted := map[string]*Told{}
+
 	for i := range all {
 		if t := &all[i]; t.Return && !t.Done {
 			wanted[t.ID.String()] = t
 		}
 	}
+
 	if len(wanted) == 0 {
 		return nil
 	}
+
 	return l.read(ctx, stream.Payments, func(record *kgo.Record) error {
 		var m pixv1.PaymentOrder
 		readable := m.UnmarshalVT(record.Value) == nil && m.ReturnOrder != nil
+
 		t := wanted[m.GetReturnOrder().GetReturnId()]
 		if !readable || t == nil || t.Returns.Reason != 0 ||
 			m.ReturnOrder.OriginalEndToEndId != t.Returns.Original.String() ||
 			m.ReturnOrder.AmountCentavos != t.Returns.AmountCentavos {
 			return nil
 		}
+
 		if reason, err := pix.ParseReason(m.ReturnOrder.ReasonCode); err == nil {
 			t.Returns.Reason = reason
 		}
+
 		return nil
 	})
 }
@@ -158,20 +176,25 @@ func (l Log) read(ctx context.Context, topic string, take func(*kgo.Record) erro
 	if err != nil {
 		return err
 	}
+
 	first, err := kadm.NewClient(l.Kafka).ListOffsetsAfterMilli(ctx, l.Since.Add(-clocksDiffer).UnixMilli(), topic)
 	if err == nil {
 		err = first.Error()
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot find out where %s begins at %s: %w", topic, l.Since, err)
 	}
+
 	for _, partition := range slices.Sorted(maps.Keys(bounds)) {
 		var failed error
 		b := bounds[partition]
+
 		from := b.Start
 		if offset, known := first.Lookup(topic, partition); known {
 			from = max(from, offset.Offset)
 		}
+
 		err := stream.ReadRange(ctx, l.Stream, l.Dial, topic, partition, from, b.Stable, func(record *kgo.Record) {
 			if failed == nil {
 				failed = take(record)
@@ -180,9 +203,11 @@ func (l Log) read(ctx context.Context, topic string, take func(*kgo.Record) erro
 		if err == nil {
 			err = failed
 		}
+
 		if err != nil {
 			return fmt.Errorf("cannot read %s, partition %d: %w", topic, partition, err)
 		}
 	}
+
 	return nil
 }

@@ -72,6 +72,7 @@ func New(client tigerbeetle.Client, pageMax int, t *telemetry.Telemetry) *Regist
 		Name: "pix_register_age_seconds",
 		Help: "Time since the last question whose answer brought the register up to date; above 2 nothing new is begun.",
 	}, func() float64 { return time.Since(r.current.Load().asked).Seconds() })
+
 	return r
 }
 
@@ -90,14 +91,17 @@ func (r *Register) Run(ctx context.Context) error {
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32(),
 		}
 		stale := time.After(freshFor - time.Since(r.current.Load().asked))
+
 		records, err := ledger.AskPatiently(ctx, stale, func() { r.t.Report(Need, errStale) },
 			func() ([]tb.Transfer, error) { return r.client.GetAccountTransfers(filter) })
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the ledger refused to read the register: %w", err)
 		}
+
 		if whole := err == nil && r.take(records, asked); !whole {
 			continue
 		}
+
 		select {
 		case <-time.After(max(pause, interval-time.Since(asked))):
 		case <-r.wake:
@@ -105,15 +109,18 @@ func (r *Register) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
+
 	return nil
 }
 
 // take publishes the state with the acts of a page, and returns whether the page was the last one.
 func (r *Register) take(records []tb.Transfer, asked time.Time) (whole bool) {
 	before := r.current.Load()
+
 	next := &reading{state: before.state, asked: before.asked}
 	if len(records) > 0 {
 		draft := before.state.draft()
+
 		for _, record := range records {
 			act, at, err := ledger.ActOf(record)
 			if err != nil {
@@ -121,6 +128,7 @@ func (r *Register) take(records []tb.Transfer, asked time.Time) (whole bool) {
 				r.t.Log.Warn("the register holds what is no act", zap.Error(err))
 				r.acts.WithLabelValues("unreadable").Inc()
 				draft.ReadTo = record.Timestamp
+
 				continue
 			}
 			r.acts.WithLabelValues(act.Kind.String()).Inc()
@@ -128,10 +136,12 @@ func (r *Register) take(records []tb.Transfer, asked time.Time) (whole bool) {
 		}
 		next.state = draft.finish()
 	}
+
 	if whole = len(records) < int(r.pageMax); whole {
 		next.asked = asked
 	}
 	r.current.Store(next)
+
 	if whole {
 		if _, fresh := r.Current(); fresh {
 			r.t.Report(Need, nil)
@@ -141,6 +151,7 @@ func (r *Register) take(records []tb.Transfer, asked time.Time) (whole bool) {
 	defer r.mu.Unlock()
 	close(r.newer)
 	r.newer = make(chan struct{})
+
 	return whole
 }
 
@@ -160,13 +171,16 @@ func (r *Register) await(ctx context.Context, met func(*reading) bool) (*State, 
 		r.mu.Lock()
 		newer := r.newer
 		r.mu.Unlock()
+
 		if now := r.current.Load(); met(now) {
 			return now.state, nil
 		}
+
 		select {
 		case r.wake <- struct{}{}:
 		default:
 		}
+
 		select {
 		case <-newer:
 		case <-ctx.Done():

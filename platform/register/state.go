@@ -30,6 +30,7 @@ func After(acts ...ledger.Act) *State {
 	for i, act := range acts {
 		d.apply(act, time.Unix(0, int64(i)+2))
 	}
+
 	return d.finish()
 }
 
@@ -90,6 +91,7 @@ func (s *State) Participant(psp pix.ISPB) *Participant {
 	if p := s.banks[psp]; p != nil && !p.JoinedAt.IsZero() {
 		return p
 	}
+
 	return nil
 }
 
@@ -102,6 +104,7 @@ func (s *State) Suspended(psp pix.ISPB) bool {
 		return false
 	}
 	p := s.banks[psp]
+
 	return p != nil && p.Suspended
 }
 
@@ -111,6 +114,7 @@ func (s *State) Account(account pix.Account) AccountState {
 	if state, ok := s.accounts.Load(ledger.CustomerAccount(account)); ok {
 		return state.(AccountState)
 	}
+
 	return Open
 }
 
@@ -127,21 +131,25 @@ func (d *draft) change(psp pix.ISPB) *Participant {
 	if d.own[psp] {
 		return d.banks[psp]
 	}
+
 	if d.own == nil {
 		d.own, d.banks = map[pix.ISPB]bool{}, maps.Clone(d.banks)
 	}
+
 	p := &Participant{ISPB: psp}
 	if before := d.banks[psp]; before != nil {
 		*p = *before
 		p.Keys, p.Seals = slices.Clone(p.Keys), slices.Clone(p.Seals)
 	}
 	d.own[psp], d.banks[psp] = true, p
+
 	return p
 }
 
 // apply takes an act into the draft. Of acts about one thing the last one counts.
 func (d *draft) apply(act ledger.Act, at time.Time) {
 	d.ReadTo = uint64(at.UnixNano())
+
 	d.change(act.Bank).ActedTo = d.ReadTo
 	switch act.Kind {
 	case ledger.Joined:
@@ -166,6 +174,7 @@ func (d *draft) apply(act ledger.Act, at time.Time) {
 		d.setAccount(act, Open)
 	case ledger.KeyNamed, ledger.KeyRevoked:
 		p := d.change(act.Bank)
+
 		p.Keys = slices.DeleteFunc(p.Keys, func(key ledger.ActDigest) bool { return key == act.Digest })
 		if act.Kind == ledger.KeyNamed && len(p.Keys) < KeysMax {
 			p.Keys = append(p.Keys, act.Digest)
@@ -185,6 +194,7 @@ func (d *draft) setAccount(act ledger.Act, is AccountState) {
 	} else {
 		d.accounts.Store(id, is)
 	}
+
 	switch {
 	case was == Open && is != Open:
 		d.change(act.Bank).NotOpen++
@@ -205,5 +215,6 @@ func (d *draft) finish() *State {
 		}
 		slices.SortFunc(d.joined, func(a, b *Participant) int { return a.JoinedAt.Compare(b.JoinedAt) })
 	}
+
 	return &d.State
 }

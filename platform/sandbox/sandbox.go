@@ -23,6 +23,7 @@ func (p Population) Validate() error {
 	if p.Customers < 2*p.Banks || p.Customers > 2_000_000 {
 		return fmt.Errorf("SANDBOX_CUSTOMERS is %d: it must be from %d (2 per PSP) to 2000000", p.Customers, 2*p.Banks)
 	}
+
 	return nil
 }
 
@@ -68,10 +69,12 @@ func (p Population) DepositsOf(bank int) uint64 {
 	if bank < p.Customers%p.Banks {
 		customers++
 	}
+
 	deposits := uint64(customers) * p.DepositCentavos
 	for _, branch := range SpecialBranches {
 		deposits += p.DepositOf(p.Special(bank, branch))
 	}
+
 	return deposits
 }
 
@@ -83,5 +86,6 @@ func (p Population) DepositOf(account pix.Account) uint64 {
 	case RichBranch:
 		return 2 * p.ReserveCentavos
 	}
+
 	return 0
 }

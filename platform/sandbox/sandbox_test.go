@@ -14,6 +14,7 @@ import (
 func populations() *rapid.Generator[Population] {
 	return rapid.Custom(func(t *rapid.T) Population {
 		banks := rapid.IntRange(2, 1000).Draw(t, "banks")
+
 		return Population{
 			Banks: banks, Customers: rapid.IntRange(2*banks, 4*banks).Draw(t, "customers"),
 			DepositCentavos: rapid.Uint64Range(1, 1e12).Draw(t, "deposit"),
@@ -35,33 +36,40 @@ func TestEveryAccountIsValidAndThereOnce(t *testing.T) {
 			}
 			seen[account] = true
 		}
+
 		for i := range p.Customers {
 			customer := p.Customer(i)
 			add(customer)
+
 			perBank[customer.ISPB]++
 			if customer.ISPB != p.Bank(i%p.Banks) || p.DepositOf(customer) != p.DepositCentavos {
 				t.Fatalf("customer %d is %v with %d", i, customer, p.DepositOf(customer))
 			}
 		}
+
 		for i := range p.Banks {
 			if perBank[p.Bank(i)] < 2 {
 				t.Fatalf("%s has %d customers: payments inside one bank need two", p.Bank(i), perBank[p.Bank(i)])
 			}
+
 			deposits := uint64(perBank[p.Bank(i)]) * p.DepositCentavos
 			for _, branch := range SpecialBranches {
 				add(p.Special(i, branch))
 				deposits += p.DepositOf(p.Special(i, branch))
 			}
+
 			if number, ok := p.BankNumber(p.Bank(i)); !ok || number != i || p.DepositsOf(i) != deposits {
 				t.Fatalf("bank %d is number %d, %v, with deposits of %d, want %d", i, number, ok,
 					p.DepositsOf(i), deposits)
 			}
 		}
+
 		for _, stranger := range []pix.ISPB{p.Bank(-1), p.Bank(p.Banks), "ABCDEFGH"} {
 			if number, ok := p.BankNumber(stranger); ok {
 				t.Fatalf("%s is bank %d", stranger, number)
 			}
 		}
+
 		if len(perBank) != p.Banks {
 			t.Fatalf("%d banks, want %d", len(perBank), p.Banks)
 		}
@@ -84,6 +92,7 @@ func TestAllTheMoneyFits(t *testing.T) {
 	if err := p.Validate(); err != nil {
 		t.Fatal(err)
 	}
+
 	total := float64(p.Banks)*float64(p.ReserveCentavos)*3 + float64(p.Customers)*float64(p.DepositCentavos)
 	if total > math.MaxInt64 {
 		t.Errorf("all reserves, deposits and the rich together own %g, more than 2^63", total)
@@ -111,6 +120,7 @@ func TestValidateNamesTheVariableAndTheValue(t *testing.T) {
 			t.Fatalf("the defaults are refused: %v", err)
 		}
 		c.change(&p)
+
 		if err := settings.Check(&p); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %s", err, c.says)
 		}

@@ -53,6 +53,7 @@ func Load(program, purpose string, config any) {
 			os.Exit(ExitBadUsage)
 		}
 	}
+
 	if err := Parse(config); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\nSee %s --help.\n", program, err, program)
 		os.Exit(ExitBadUsage)
@@ -65,9 +66,11 @@ func Parse(config any) error {
 	if err == nil {
 		err = Check(config)
 	}
+
 	if err != nil {
 		return fmt.Errorf("bad configuration: %w", err)
 	}
+
 	return nil
 }
 
@@ -77,6 +80,7 @@ func named(err error, config reflect.Type) error {
 	if !several {
 		return err
 	}
+
 	wrong := make([]error, len(all.Errors))
 	for i, err := range all.Errors {
 		wrong[i] = err
@@ -84,6 +88,7 @@ func named(err error, config reflect.Type) error {
 			wrong[i] = fmt.Errorf("%s: %w", strings.Join(setFor(config, of.Name, of.Type), " or "), of.Err)
 		}
 	}
+
 	return errors.Join(wrong...)
 }
 
@@ -97,6 +102,7 @@ func setFor(config reflect.Type, name string, of reflect.Type) (set []string) {
 			set = append(set, fmt.Sprintf("%s is %q", nameOf(field), value))
 		}
 	}
+
 	return set
 }
 
@@ -106,6 +112,7 @@ func Check(config any) error { return check(reflect.ValueOf(config).Elem()) }
 
 func check(value reflect.Value) error {
 	var wrong []error
+
 	for i := range value.NumField() {
 		field := value.Type().Field(i)
 		if isPart(field) {
@@ -114,12 +121,15 @@ func check(value reflect.Value) error {
 			wrong = append(wrong, checkRange(nameOf(field), value.Field(i), limits))
 		}
 	}
+
 	if !value.CanInterface() { // of an unexported field, which Parse does not fill
 		return errors.Join(wrong...)
 	}
+
 	if config, ok := value.Addr().Interface().(Validator); ok {
 		wrong = append(wrong, config.Validate())
 	}
+
 	return errors.Join(wrong...)
 }
 
@@ -136,15 +146,19 @@ func nameOf(field reflect.StructField) string {
 // checkRange panics if the tag of a field is not LOW to HIGH.
 func checkRange(name string, value reflect.Value, limits string) error {
 	var low, high float64
+
 	if duration, ok := value.Interface().(time.Duration); ok {
 		from, to, _ := strings.Cut(limits, " to ")
 		least, err := time.ParseDuration(from)
+
 		most, err2 := time.ParseDuration(to)
 		if err != nil || err2 != nil {
 			panic(fmt.Sprintf("the range of %s is %q", name, limits))
 		}
+
 		return InRange(name, duration, least, most)
 	}
+
 	if n, err := fmt.Sscanf(limits, "%g to %g", &low, &high); n != 2 {
 		panic(fmt.Sprintf("the range of %s is %q: %v", name, limits, err))
 	}
@@ -152,6 +166,7 @@ func checkRange(name string, value reflect.Value, limits string) error {
 	if number := value.Convert(reflect.TypeFor[float64]()).Float(); !(low <= number && number <= high) {
 		return fmt.Errorf("%s is %v: it must be from %s", name, value, limits)
 	}
+
 	return nil
 }
 
@@ -173,11 +188,13 @@ func Fitted(template string) string {
 func WriteVariables(w io.Writer, config any) {
 	variables := Variables(config)
 	names, defaults := 0, 0
+
 	for i := range variables {
 		v := &variables[i]
 		v.Default = cmp.Or(v.Default, "(empty)")
 		names, defaults = max(names, len(v.Name)), max(defaults, utf8.RuneCountInString(v.Default))
 	}
+
 	for _, v := range variables {
 		fmt.Fprint(w, Beside(fmt.Sprintf("  %-*s  %-*s  ", names, v.Name, defaults, v.Default), v.Meaning))
 	}
@@ -186,19 +203,23 @@ func WriteVariables(w io.Writer, config any) {
 // Beside returns a row of a table: left, and a text beside it in as many lines as it needs.
 func Beside(left, text string) string {
 	var row strings.Builder
+
 	indent := utf8.RuneCountInString(left)
 	for _, line := range wrapped(text, Columns-indent) {
 		row.WriteString(left + line + "\n")
 		left = strings.Repeat(" ", indent)
 	}
+
 	return row.String()
 }
 
 // Lines returns a text with its long lines broken, as a terminal shows it whole. Scripts get each sentence in one line.
 func Lines(text string) string {
 	var all strings.Builder
+
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
+
 		words := strings.TrimLeft(line, " ")
 		if utf8.RuneCountInString(line) <= Columns {
 			all.WriteString(line + "\n")
@@ -206,6 +227,7 @@ func Lines(text string) string {
 			all.WriteString(Beside(line[:len(line)-len(words)], words))
 		}
 	}
+
 	return all.String()
 }
 
@@ -223,6 +245,7 @@ func wrapped(text string, columns int) []string {
 			lines = append(lines, word)
 		}
 	}
+
 	return lines
 }
 
@@ -236,31 +259,37 @@ func Variables(config any) []Variable {
 	for value.Kind() == reflect.Pointer {
 		value = value.Elem()
 	}
+
 	return variablesOf(value)
 }
 
 func variablesOf(value reflect.Value) []Variable {
 	var variables []Variable
+
 	for i := range value.NumField() {
 		field := value.Type().Field(i)
 		if isPart(field) {
 			variables = append(variables, variablesOf(value.Field(i))...)
 			continue
 		}
+
 		name := nameOf(field)
 		if name == "" {
 			continue
 		}
+
 		def := field.Tag.Get("envDefault")
 		if def == "" && !value.Field(i).IsZero() {
 			def = fmt.Sprint(value.Field(i).Interface()) // set by the program before Load
 		}
+
 		meaning := field.Tag.Get("help")
 		if limits := field.Tag.Get("range"); limits != "" {
 			meaning += "; " + limits
 		}
 		variables = append(variables, Variable{Name: name, Default: def, Meaning: meaning})
 	}
+
 	return variables
 }
 
@@ -269,6 +298,7 @@ func InRange[N ~int | ~int32 | ~int64 | ~uint32 | ~uint64 | ~float64](name strin
 	if value < low || value > high {
 		return fmt.Errorf("%s is %v: it must be from %v to %v", name, value, low, high)
 	}
+
 	return nil
 }
 
@@ -277,6 +307,7 @@ func Share(name string, value float64) error {
 	if !(value > 0 && value <= 1) { // NaN is neither
 		return fmt.Errorf("%s is %v: it must be above 0 and at most 1", name, value)
 	}
+
 	return nil
 }
 
@@ -285,11 +316,13 @@ func NotEmpty(name string, values []string) error {
 	if len(values) == 0 {
 		return fmt.Errorf("%s is empty: it needs at least one value", name)
 	}
+
 	for _, v := range values {
 		if strings.TrimSpace(v) == "" {
 			return fmt.Errorf("%s is %q: an entry is empty", name, strings.Join(values, ","))
 		}
 	}
+
 	return nil
 }
 

@@ -22,6 +22,7 @@ func (s *sample) Validate() error {
 	if err := NotEmpty("TEST_BROKERS", s.Brokers); err != nil {
 		return err
 	}
+
 	return InRange("TEST_TIMEOUT", s.Timeout, time.Second, time.Minute)
 }
 
@@ -44,15 +45,18 @@ func TestParseTakesDefaultsAndRefusesWithTheNameAndTheValue(t *testing.T) {
 	if err := Parse(&config); err != nil {
 		t.Fatal(err)
 	}
+
 	if config.Timeout != 3*time.Second || config.Common.Brokers[0] != "127.0.0.1:9092" {
 		t.Fatalf("defaults not taken: %+v", config)
 	}
 	t.Setenv("TEST_TIMEOUT", "2h")
+
 	err := Parse(&config)
 	if err == nil || !strings.Contains(err.Error(), "TEST_TIMEOUT is 2h0m0s") {
 		t.Fatalf("error does not name the variable and the value: %v", err)
 	}
 	t.Setenv("TEST_TIMEOUT", "soon")
+
 	if err := Parse(&config); err == nil || !strings.Contains(err.Error(), `TEST_TIMEOUT is "soon": `) {
 		t.Fatalf("an unreadable duration: %v", err)
 	}
@@ -61,6 +65,7 @@ func TestParseTakesDefaultsAndRefusesWithTheNameAndTheValue(t *testing.T) {
 func TestHelpListsEveryVariable(t *testing.T) {
 	var out bytes.Buffer
 	Help(&out, "sample", "shows help", &sample{})
+
 	for _, want := range []string{"TEST_BROKERS", "127.0.0.1:9092", "where Kafka is", "TEST_TIMEOUT", "3s",
 		"how long to wait"} {
 		if !strings.Contains(out.String(), want) {
@@ -77,6 +82,7 @@ type wordy struct {
 func TestHelpFits(t *testing.T) {
 	var out bytes.Buffer
 	WriteVariables(&out, &wordy{})
+
 	const want = `  TEST_SHORT  (empty)  one
   TEST_LONG   ß        a setting whose meaning takes more words than fit beside its name and its
                        default, in a terminal of 100 columns: it goes on below, at the same column
@@ -84,10 +90,12 @@ func TestHelpFits(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("the table is\n%s, but it must be\n%s", &out, want)
 	}
+
 	words := func(n int) string { return "  word" + strings.Repeat(" word", n-1) + "\n" }
 	if text := Lines("read    1 order\n" + words(25)); text != "read    1 order\n"+words(19)+words(6) {
 		t.Errorf("the lines are\n%s", text)
 	}
+
 	if template := Fitted("{{.LocalFlags.FlagUsages | trim}}"); template != "{{.LocalFlags.FlagUsagesWrapped 100 | trim}}" {
 		t.Errorf("the template is %s", template)
 	}
@@ -109,6 +117,7 @@ func (p rangedPart) Validate() error {
 	if p.Pause%time.Second != 0 {
 		return fmt.Errorf("TEST_PAUSE is %v: it must be whole seconds", p.Pause)
 	}
+
 	return nil
 }
 
@@ -117,12 +126,14 @@ func TestValuesOutOfTheirRangeAreNamedAllAtOnce(t *testing.T) {
 	if err := Parse(&config); err != nil {
 		t.Fatalf("the defaults are refused: %v", err)
 	}
+
 	for _, good := range []ranged{{rangedPart{-time.Second}, 1, 0, 1},
 		{rangedPart{5 * time.Minute}, 1_000_000, 0.75, 1e15}} {
 		if err := Check(&good); err != nil {
 			t.Errorf("%+v is refused: %v", good, err)
 		}
 	}
+
 	err := Check(&ranged{rangedPart{301*time.Second + time.Millisecond}, 0, 0.76, math.MaxUint64})
 	for _, says := range []string{
 		"TEST_PAUSE is 5m1.001s: it must be from -1s to 5m0s", "TEST_PAUSE is 5m1.001s: it must be whole seconds",
@@ -133,6 +144,7 @@ func TestValuesOutOfTheirRangeAreNamedAllAtOnce(t *testing.T) {
 			t.Errorf("got %v, want %s", err, says)
 		}
 	}
+
 	if variable := Variables(&config)[0]; variable.Meaning != "how long; -1s to 5m" {
 		t.Errorf("it is explained by %q", variable.Meaning)
 	}

@@ -12,17 +12,21 @@ func Version() string {
 	if !ok {
 		return "unknown"
 	}
+
 	noted := map[string]string{}
 	for _, s := range info.Settings {
 		noted[s.Key] = s.Value
 	}
+
 	if noted["vcs.revision"] == "" {
 		return "of an unknown commit (go build -buildvcs=true notes it), " + info.GoVersion
 	}
+
 	text := noted["vcs.revision"][:min(12, len(noted["vcs.revision"]))] + " of " +
 		strings.Replace(noted["vcs.time"], "T", " ", 1)
 	if noted["vcs.modified"] == "true" {
 		text += ", changed since"
 	}
+
 	return text + ", " + info.GoVersion
 }

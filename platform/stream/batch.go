@@ -53,6 +53,7 @@ func newUnpacker(bytesMax int, paced bool) *unpacker {
 	decoder := sync.OnceValues(func() (*zstd.Decoder, error) {
 		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(uint64(bytesMax))) //nolint:gosec // positive
 	})
+
 	return &unpacker{bytesMax: bytesMax, packedMax: math.MaxInt, zstd: decoder, paced: paced,
 		left: batchesPerSecond * bytesMax, at: time.Now()}
 }
@@ -62,6 +63,7 @@ func (u *unpacker) of(topic string) *unpacker {
 	if slices.ContainsFunc(Topics, func(t Topic) bool { return t.Name == topic && t.Small }) {
 		u.packedMax = BatchBytesMax
 	}
+
 	return u
 }
 
@@ -76,11 +78,13 @@ func (u *unpacker) allow(bytes int) bool {
 	defer u.mu.Unlock()
 	most, now := batchesPerSecond*u.bytesMax, time.Now()
 	u.left = min(most, u.left+int(float64(most)*min(1, now.Sub(u.at).Seconds())))
+
 	u.at = now
 	if bytes > u.left {
 		return false
 	}
 	u.left -= bytes
+
 	return true
 }
 
@@ -90,24 +94,30 @@ func (u *unpacker) Decompress(source []byte, codec kgo.CompressionCodecType) ([]
 	if codec == kgo.CodecNone {
 		return source, nil
 	}
+
 	if len(source) > u.packedMax {
 		return nil, kgo.ErrMaxDecompress
 	}
+
 	records, err := u.unpack(source, codec)
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 		err = kgo.ErrMaxDecompress
 	}
+
 	if err != nil {
 		return nil, err
 	}
 	count, headers, _ := walk(records)
+
 	taken := len(records) + count*recordBytes + headers*headerBytes
 	if taken > u.bytesMax {
 		return nil, kgo.ErrMaxDecompress
 	}
+
 	if u.paced && !u.allow(taken) {
 		return nil, errTooFast
 	}
+
 	return records, nil
 }
 
@@ -118,6 +128,7 @@ func (u *unpacker) unpack(source []byte, codec kgo.CompressionCodecType) ([]byte
 		if err != nil {
 			return nil, err
 		}
+
 		return u.read(reader)
 	case kgo.CodecSnappy:
 		return u.snappy(source)
@@ -128,6 +139,7 @@ func (u *unpacker) unpack(source []byte, codec kgo.CompressionCodecType) ([]byte
 		if err != nil {
 			return nil, err
 		}
+
 		return decoder.DecodeAll(source, nil)
 	default:
 		return nil, fmt.Errorf("compression %d is not known", codec)
@@ -139,6 +151,7 @@ func (u *unpacker) read(from io.Reader) ([]byte, error) {
 	if err == nil && len(records) > u.bytesMax {
 		err = kgo.ErrMaxDecompress
 	}
+
 	return records, err
 }
 
@@ -152,19 +165,23 @@ func (u *unpacker) snappy(source []byte) (records []byte, err error) {
 	if len(source) < xerialHeaderBytes || !bytes.HasPrefix(source, xerial) {
 		return u.snappyBlock(nil, source)
 	}
+
 	for source = source[xerialHeaderBytes:]; len(source) > 0; {
 		if len(source) < 4 {
 			return nil, io.ErrUnexpectedEOF
 		}
+
 		length := binary.BigEndian.Uint32(source)
 		if source = source[4:]; uint64(length) > uint64(len(source)) {
 			return nil, io.ErrUnexpectedEOF
 		}
+
 		if records, err = u.snappyBlock(records, source[:length]); err != nil {
 			return nil, err
 		}
 		source = source[length:]
 	}
+
 	return records, nil
 }
 
@@ -174,10 +191,12 @@ func (u *unpacker) snappyBlock(records, block []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if length > u.bytesMax-len(records) {
 		return nil, kgo.ErrMaxDecompress
 	}
 	unpacked, err := s2.Decode(nil, block)
+
 	return append(records, unpacked...), err
 }
 
@@ -197,19 +216,23 @@ func walk(records []byte) (count, headers int, err error) {
 		r.VarintBytes()
 		r.VarintBytes()
 		n := r.VarintArrayLen()
+
 		headers += int(max(n, 0))
 		for range n {
 			r.VarintBytes()
 			r.VarintBytes()
 		}
+
 		if !r.Ok() || len(r.Src) > 0 || n < 0 {
 			return count, headers, fmt.Errorf("record %d: its %d bytes are not a record", count, length)
 		}
+
 		if err == nil && int(delta) != count {
 			err = fmt.Errorf("record %d: it claims place %d of the batch", count, delta)
 		}
 		count++
 	}
+
 	return count, headers, err
 }
 
@@ -232,18 +255,22 @@ func CheckBatch(raw []byte, bytesMax int) error {
 		return fmt.Errorf("%w: %d records cannot end at place %d", kerr.InvalidRecord, batch.NumRecords,
 			batch.LastOffsetDelta)
 	}
+
 	records, err := newUnpacker(bytesMax, false).Decompress(batch.Records,
 		kgo.CompressionCodecType(batch.Attributes&compressionBits))
 	if err != nil {
 		return fmt.Errorf("%w: %w", kerr.InvalidRecord, err)
 	}
+
 	count, _, err := walk(records)
 	if err == nil && count != int(batch.NumRecords) {
 		err = fmt.Errorf("the batch claims %d records and has %d", batch.NumRecords, count)
 	}
+
 	if err != nil {
 		return fmt.Errorf("%w: %w", kerr.InvalidRecord, err)
 	}
+
 	return nil
 }
 

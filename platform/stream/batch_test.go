@@ -18,6 +18,7 @@ import (
 func compressed(t testing.TB, data []byte) map[kgo.CompressionCodecType][]byte {
 	t.Helper()
 	all := map[kgo.CompressionCodecType][]byte{}
+
 	for _, codec := range []kgo.CompressionCodec{kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(),
 		kgo.ZstdCompression()} {
 		compressor, err := kgo.DefaultCompressor(codec)
@@ -27,11 +28,13 @@ func compressed(t testing.TB, data []byte) map[kgo.CompressionCodecType][]byte {
 		packed, used := compressor.Compress(new(bytes.Buffer), data)
 		all[used] = bytes.Clone(packed)
 	}
+
 	if len(all) != 4 {
 		t.Fatalf("%d codecs", len(all))
 	}
 	// Snappy as Java's clients write it.
 	java := append(append([]byte{}, xerial...), 0, 0, 0, 1, 0, 0, 0, 1)
+
 	half := len(data) / 2
 	for _, part := range [][]byte{data[:half], data[half:]} {
 		compressor, _ := kgo.DefaultCompressor(kgo.SnappyCompression())
@@ -40,6 +43,7 @@ func compressed(t testing.TB, data []byte) map[kgo.CompressionCodecType][]byte {
 			byte(len(block))), block...)
 	}
 	all[javaSnappy] = java
+
 	return all
 }
 
@@ -49,21 +53,25 @@ func codecOf(c kgo.CompressionCodecType) kgo.CompressionCodecType {
 	if c == javaSnappy {
 		return kgo.CodecSnappy
 	}
+
 	return c
 }
 
 func TestWhatIsUnpackedIsBounded(t *testing.T) {
 	const most = 1 << 20
 	u := newUnpacker(most, false)
+
 	var orders []byte
 	for i := range int32(1000) {
 		orders = append(orders, hostile.Record(i, bytes.Repeat([]byte("order"), 100))...)
 	}
+
 	for codec, packed := range compressed(t, orders) {
 		if got, err := u.Decompress(packed, codecOf(codec)); err != nil || !bytes.Equal(got, orders) {
 			t.Errorf("codec %d: %d bytes, %v", codec, len(got), err)
 		}
 	}
+
 	for codec, packed := range compressed(t, make([]byte, 2*most)) {
 		if _, err := u.Decompress(packed, codecOf(codec)); !errors.Is(err, kgo.ErrMaxDecompress) {
 			t.Errorf("codec %d: twice the bound: %v", codec, err)
@@ -78,6 +86,7 @@ func TestWhatIsUnpackedIsBounded(t *testing.T) {
 	// without its length and its number of headers
 	headers = kbin.AppendVarint(headers[1:len(headers)-1], most/headerBytes)
 	headers = append(headers, make([]byte, 2*most/headerBytes)...) // a key and a value of no bytes
+
 	headers = append(kbin.AppendVarint(nil, int32(len(headers))), headers...)
 	for what, records := range map[string][]byte{"empty records": empty, "empty headers": headers} {
 		for codec, packed := range compressed(t, records) {
@@ -95,6 +104,7 @@ func TestWhatIsUnpackedInASecondIsBounded(t *testing.T) {
 		const most = 1 << 20
 		u := newUnpacker(most, true)
 		packed := compressed(t, hostile.Record(0, make([]byte, most/2)))[kgo.CodecZstd]
+
 		unpack := func() (n int) {
 			for range 1000 {
 				switch _, err := u.Decompress(packed, kgo.CodecZstd); {
@@ -104,12 +114,14 @@ func TestWhatIsUnpackedInASecondIsBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			return n
 		}
 		if n := unpack(); n < batchesPerSecond || n > 2*batchesPerSecond {
 			t.Errorf("%d half batches at once", n)
 		}
 		time.Sleep(time.Second)
+
 		if n := unpack(); n < batchesPerSecond || n > 2*batchesPerSecond {
 			t.Errorf("%d half batches a second later", n)
 		}
@@ -123,6 +135,7 @@ func FuzzUnpack(f *testing.F) {
 		f.Add(packed, byte(codecOf(codec)))
 		f.Add(packed[:len(packed)/2], byte(codecOf(codec)))
 	}
+
 	for codec, packed := range compressed(f, make([]byte, 1<<20)) {
 		f.Add(packed, byte(codecOf(codec)))
 	}
@@ -132,6 +145,7 @@ func FuzzUnpack(f *testing.F) {
 		if len(packed) > most {
 			return
 		}
+
 		unpacked, err := u.Decompress(packed, kgo.CompressionCodecType(1+codec%4))
 		if err == nil && len(unpacked) > most || err != nil && unpacked != nil {
 			t.Fatalf("%d bytes, %v", len(unpacked), err)
@@ -145,6 +159,7 @@ func FuzzBatch(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	for _, batch := range []*hostile.Batch{hostile.New(0, []byte("one"), []byte("two")), hostile.Garbage(0),
 		hostile.Claim(0, 1<<20), bomb} {
 		f.Add(batch.Attributes, batch.NumRecords, batch.LastOffsetDelta, batch.Records)
@@ -159,10 +174,12 @@ func FuzzBatch(f *testing.F) {
 		raw := batch.Encode()
 		good := CheckBatch(raw, most)
 		stored := &kmsg.FetchResponseTopicPartition{RecordBatches: raw, HighWatermark: 1 << 40}
+
 		found := newUnpacker(most, false).unreadable("topic", stored, 0)
 		if good == nil && found != nil && found.Err != nil {
 			t.Fatalf("CheckBatch accepts what cannot be read: %v", found.Err)
 		}
+
 		if found != nil && (found.Next < 1 || found.Next > int64(last)+1 || !bytes.Equal(found.Batch, raw)) {
 			t.Fatalf("the batch ends at %d, and the client goes on at %d", last, found.Next)
 		}

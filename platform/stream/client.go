@@ -40,15 +40,18 @@ func (c Config) Validate() error {
 	if err := settings.NotEmpty("KAFKA_BROKERS", c.Brokers); err != nil {
 		return err
 	}
+
 	for _, address := range c.Brokers {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return fmt.Errorf("KAFKA_BROKERS holds %q: it must be host:port", address)
 		}
 	}
+
 	if err := settings.InRange("KAFKA_BATCH_BYTES_MAX", c.BatchMax(), MessageBytesMax, 64<<20); err != nil {
 		return err
 	}
 	_, err := c.Options() // reads what the files hold
+
 	return err
 }
 
@@ -64,6 +67,7 @@ func Commit(ctx context.Context, client *kgo.Client, topic string, offsets map[i
 			if failed = err; err != nil {
 				return
 			}
+
 			for _, topic := range response.Topics {
 				for _, partition := range topic.Partitions {
 					if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
@@ -72,6 +76,7 @@ func Commit(ctx context.Context, client *kgo.Client, topic string, offsets map[i
 				}
 			}
 		})
+
 	return failed
 }
 
@@ -99,9 +104,11 @@ func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry,
 		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(),
 			kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),
 	)
+
 	client, err := kgo.NewClient(append(shared, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the Kafka client %s: %w", name, err)
 	}
+
 	return client, nil
 }

@@ -48,19 +48,23 @@ func WriteHint(base int64, spans iter.Seq[Span], taken int64) string {
 		packed = binary.AppendUvarint(packed, uint64(s.To-s.From))
 		at = s.To
 	}
+
 	for span := range spans {
 		if len(packed)+4*binary.MaxVarintLen64 > hintBytesMax {
 			break
 		}
+
 		if !said && span.From >= taken {
 			add(Span{taken, taken})
 			said = true
 		}
 		add(span)
 	}
+
 	if !said {
 		add(Span{taken, taken})
 	}
+
 	return hintVersion + base64.RawStdEncoding.EncodeToString(packed)
 }
 
@@ -72,23 +76,27 @@ func IsHint(metadata string) bool { return strings.HasPrefix(metadata, hintVersi
 func ReadHint(base int64, metadata string) Hint {
 	none := Hint{Taken: -1}
 	text, known := strings.CutPrefix(metadata, hintVersion)
+
 	packed, err := base64.RawStdEncoding.DecodeString(text)
 	if !known || err != nil {
 		return none
 	}
 	h := Hint{Base: base, Taken: -1}
 	at := base
+
 	for len(packed) > 0 {
 		gap, n := binary.Uvarint(packed)
 		if n <= 0 {
 			return none
 		}
+
 		length, m := binary.Uvarint(packed[n:])
 		if m <= 0 || gap > 1<<40 || length > 1<<40 {
 			return none
 		}
 		packed = packed[n+m:]
 		from := at + int64(gap)
+
 		at = from + int64(length)
 		if length == 0 {
 			h.Taken = from
@@ -96,5 +104,6 @@ func ReadHint(base int64, metadata string) Hint {
 		}
 		h.Spans = append(h.Spans, Span{from, at})
 	}
+
 	return h
 }

@@ -26,6 +26,7 @@ func eyes() *telemetry.Telemetry {
 
 func TestWatchTellsTheTruth(t *testing.T) {
 	broker, eyes := kit.NewBroker(t), eyes()
+
 	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "watcher", eyes)
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +41,7 @@ func TestWatchTellsTheTruth(t *testing.T) {
 	}()
 	says := func(what, want string) {
 		t.Helper()
+
 		said := ""
 		for deadline := time.Now().Add(2 * (watchInterval + watchTimeout)); time.Now().Before(deadline); time.Sleep(
 			20 * time.Millisecond) {
@@ -57,12 +59,14 @@ func TestWatchTellsTheTruth(t *testing.T) {
 	broker.Start()
 	create, topic := kmsg.NewCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = Settlements, 1, 1
+
 	create.Topics = append(create.Topics, topic)
 	if _, err := create.RequestWith(t.Context(), broker.Client()); err != nil {
 		t.Fatal(err)
 	}
 	says("all is there", "")
 	cancel()
+
 	select {
 	case <-ended:
 	case <-time.After(watchTimeout + time.Second):
@@ -73,6 +77,7 @@ func TestWatchTellsTheTruth(t *testing.T) {
 // A record goes to its partition. Producing to an unknown topic does not create it.
 func TestProducing(t *testing.T) {
 	broker := kit.StartBroker(t, kfake.SeedTopics(1, Payments))
+
 	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))
 	if err != nil {
@@ -81,6 +86,7 @@ func TestProducing(t *testing.T) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
+
 	for _, c := range []struct {
 		what   string
 		record kgo.Record
@@ -116,6 +122,7 @@ func TestAPartitionThatComesLaterDoesNotWaitLong(t *testing.T) {
 	only := func(partition int32) map[string]map[int32]kgo.Offset {
 		return map[string]map[int32]kgo.Offset{Settlements: {partition: kgo.NewOffset().AtStart()}}
 	}
+
 	client, err := Connect(Config{Brokers: cluster.ListenAddrs()}, host.System().Dial, "both", eyes(),
 		kgo.ConsumePartitions(only(0)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -126,10 +133,12 @@ func TestAPartitionThatComesLaterDoesNotWaitLong(t *testing.T) {
 	client.AddConsumePartitions(only(1))
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 	defer cancel()
+
 	if err := client.ProduceSync(ctx,
 		&kgo.Record{Topic: Settlements, Partition: 1, Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+
 	if fetches := client.PollFetches(ctx); fetches.NumRecords() != 1 {
 		t.Errorf("%v", fetches.Err())
 	}
@@ -139,12 +148,14 @@ func TestAPartitionThatComesLaterDoesNotWaitLong(t *testing.T) {
 // unless its partition is the first one with records: others could keep it back.
 func TestABatchFitsIntoAFetch(t *testing.T) {
 	broker := kit.StartBroker(t, kfake.SeedTopics(2, Payments))
+
 	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
+
 	const count = 10_000
 	for range count {
 		client.Produce(t.Context(), &kgo.Record{Topic: Payments, Value: make([]byte, 100)},
@@ -154,19 +165,23 @@ func TestABatchFitsIntoAFetch(t *testing.T) {
 				}
 			})
 	}
+
 	if err := client.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	detail, err := describe(t.Context(), client, Payments)
 	if err != nil {
 		t.Fatal(err)
 	}
 	largest := int64(0)
+
 	for next := int64(0); next < count; {
 		stored, err := fetchStored(t.Context(), client, detail, 0, next, uncommitted)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var batch kmsg.RecordBatch
 		if err := batch.ReadFrom(stored.RecordBatches); err != nil {
 			t.Fatal(err)
@@ -174,6 +189,7 @@ func TestABatchFitsIntoAFetch(t *testing.T) {
 		next += int64(batch.LastOffsetDelta) + 1
 		largest = max(largest, int64(batch.Length)+batchLengthEnd)
 	}
+
 	if largest > BatchBytesMax || largest < BatchBytesMax/2 {
 		t.Errorf("the largest batch has %d bytes, and a fetch takes %d", largest, BatchBytesMax)
 	}
@@ -182,23 +198,28 @@ func TestABatchFitsIntoAFetch(t *testing.T) {
 // However much follows it, a record of an aborted transaction has no record for a client.
 func TestLookPassesOverAnAbortedTransaction(t *testing.T) {
 	broker := kit.StartBroker(t, kfake.SeedTopics(1, Payments))
+
 	aborted := broker.Client(kgo.TransactionalID("aborted"))
 	if err := aborted.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := aborted.ProduceSync(t.Context(),
 		&kgo.Record{Topic: Payments, Value: []byte("never given")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := aborted.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 		t.Fatal(err)
 	}
+
 	client := broker.Client(kgo.ProducerBatchCompression(kgo.NoCompression()))
 	for range 3 {
 		found, err := Look(t.Context(), client, Payments, 0, 0, MessageBytesMax)
 		if err != nil || found == nil || found.Next != 1 || found.Err != nil {
 			t.Fatalf("Look finds %+v, %v: want nothing for a client before offset 1", found, err)
 		}
+
 		if err := client.ProduceSync(t.Context(),
 			&kgo.Record{Topic: Payments, Value: make([]byte, MessageBytesMax*2/3)}).FirstErr(); err != nil {
 			t.Fatal(err)

@@ -24,18 +24,22 @@ const (
 func LastRecords(ctx context.Context, client *kgo.Client, topic string, take func(*kgo.Record) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
+
 	bounds, err := BoundsOf(ctx, client, topic)
 	if err != nil {
 		return err
 	}
+
 	detail, err := describe(ctx, client, topic)
 	if err != nil {
 		return err
 	}
+
 	tails, err := fetchTails(ctx, client, detail, bounds)
 	if err != nil {
 		return fmt.Errorf("cannot read the last records of %s: %w", topic, err)
 	}
+
 	for partition, tail := range tails {
 		b := bounds[partition]
 		for offset := b.End - 1; offset >= max(b.Start, b.End-lookBackMax); offset-- {
@@ -47,12 +51,14 @@ func LastRecords(ctx context.Context, client *kgo.Client, topic string, take fun
 			read, _ := kgo.ProcessFetchPartition(
 				kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic, Partition: partition},
 				tail, newUnpacker(MessageBytesMax, false), nil)
+
 			at := slices.IndexFunc(read.Records, func(r *kgo.Record) bool { return r.Offset == offset })
 			if at >= 0 && take(read.Records[at]) {
 				break
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -61,14 +67,17 @@ func LastRecords(ctx context.Context, client *kgo.Client, topic string, take fun
 func fetchTails(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail,
 	bounds map[int32]Bounds) (map[int32]*kmsg.FetchResponseTopicPartition, error) {
 	requests := map[int32]*kmsg.FetchRequest{}
+
 	for partition, b := range bounds {
 		if b.Start >= b.End {
 			continue
 		}
+
 		if err := topic.Partitions[partition].Err; err != nil {
 			return nil, err
 		}
 		leader := topic.Partitions[partition].Leader
+
 		request := requests[leader]
 		if request == nil {
 			request = newFetch(topic, uncommitted, int32(len(bounds)*tailBytes))
@@ -81,20 +90,24 @@ func fetchTails(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail,
 	var asking sync.WaitGroup
 	var failed error
 	tails := map[int32]*kmsg.FetchResponseTopicPartition{}
+
 	for leader, request := range requests {
 		asking.Go(func() {
 			found, err := sendFetch(ctx, client, leader, request)
 			mu.Lock()
 			defer mu.Unlock()
+
 			if err != nil {
 				failed = err
 				return
 			}
+
 			for i := range found {
 				tails[found[i].Partition] = &found[i]
 			}
 		})
 	}
 	asking.Wait()
+
 	return tails, failed
 }

@@ -29,9 +29,11 @@ func Ends(ctx context.Context, admin *kadm.Client, topics ...string) (kadm.Liste
 	if err == nil {
 		err = ends.Error()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the ends of %s: %w", strings.Join(topics, ", "), err)
 	}
+
 	return ends, nil
 }
 
@@ -45,10 +47,12 @@ func FollowAdded(ctx context.Context, client *kgo.Client, reads map[string]map[i
 	for topic, partitions := range reads {
 		known.Add(topic, slices.Collect(maps.Keys(partitions))...)
 	}
+
 	for host.Sleep(ctx, addedInterval) {
 		asking, cancel := context.WithTimeout(ctx, logTimeout)
 		ends, err := Ends(asking, kadm.NewClient(client), topics...)
 		cancel()
+
 		if err != nil {
 			continue // the broker is away
 		}
@@ -77,14 +81,17 @@ func BoundsOf(ctx context.Context, client *kgo.Client, topic string) (map[int32]
 	admin := kadm.NewClient(client)
 	starts, noStarts := admin.ListStartOffsets(ctx, topic)
 	stable, noStable := admin.ListCommittedOffsets(ctx, topic)
+
 	ends, noEnds := admin.ListEndOffsets(ctx, topic)
 	if err := cmp.Or(noStarts, noStable, noEnds, starts.Error(), stable.Error(), ends.Error()); err != nil {
 		return nil, fmt.Errorf("cannot list the offsets of %s: %w", topic, err)
 	}
+
 	bounds := map[int32]Bounds{}
 	for partition, start := range starts[topic] {
 		bounds[partition] = Bounds{start.Offset, stable[topic][partition].Offset, ends[topic][partition].Offset}
 	}
+
 	return bounds, nil
 }
 
@@ -95,22 +102,26 @@ func HashBatches(ctx context.Context, client *kgo.Client, topic string,
 	offsets map[int32]int64) (map[int32][16]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
+
 	detail, err := describe(ctx, client, topic)
 	if err != nil {
 		return nil, err
 	}
 	var mu sync.Mutex
 	hashes := map[int32][16]byte{}
+
 	var reading sync.WaitGroup
 	for partition, offset := range offsets {
 		reading.Go(func() {
 			var hash [16]byte
+
 			stored, failed := fetchStored(ctx, client, detail, partition, offset, uncommitted)
 			if failed == nil {
 				hash, failed = hashBatch(stored.RecordBatches)
 			}
 			mu.Lock()
 			defer mu.Unlock()
+
 			if failed != nil {
 				err = fmt.Errorf("cannot read the batch at offset %d of %s, partition %d: %w", offset, topic,
 					partition, failed)
@@ -119,6 +130,7 @@ func HashBatches(ctx context.Context, client *kgo.Client, topic string,
 		})
 	}
 	reading.Wait()
+
 	return hashes, err
 }
 
@@ -127,9 +139,11 @@ func describe(ctx context.Context, client *kgo.Client, topic string) (kadm.Topic
 	if err == nil {
 		err = listed.Error()
 	}
+
 	if err != nil {
 		return kadm.TopicDetail{}, fmt.Errorf("cannot find the leaders of %s: %w", topic, err)
 	}
+
 	return listed[topic], nil
 }
 
@@ -140,6 +154,7 @@ func fetchStored(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail
 	if err := topic.Partitions[partition].Err; err != nil {
 		return nil, err
 	}
+
 	least := int32(1) // one batch is returned, however big
 	if isolation == committed {
 		least = MessageBytesMax // the embedded broker names an aborted transaction only with its end
@@ -147,13 +162,16 @@ func fetchStored(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail
 	// The embedded broker names no aborted transaction at all if the limit of the request ends the response.
 	request := newFetch(topic, isolation, 2*least)
 	addFetch(request, partition, offset, least)
+
 	found, err := sendFetch(ctx, client, topic.Partitions[partition].Leader, request)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(found) != 1 {
 		return nil, fmt.Errorf("the broker's response to a fetch of one partition has %d", len(found))
 	}
+
 	return &found[0], nil
 }
 
@@ -164,6 +182,7 @@ func newFetch(topic kadm.TopicDetail, isolation int8, bytesMax int32) *kmsg.Fetc
 	wanted := kmsg.NewFetchRequestTopic()
 	wanted.Topic, wanted.TopicID = topic.Topic, topic.ID
 	request.Topics = append(request.Topics, wanted)
+
 	return request
 }
 
@@ -180,18 +199,22 @@ func sendFetch(ctx context.Context, client *kgo.Client, leader int32,
 	if err != nil {
 		return nil, err
 	}
+
 	response := answer.(*kmsg.FetchResponse)
 	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
 		return nil, err
 	}
+
 	if len(response.Topics) != 1 {
 		return nil, fmt.Errorf("the broker's response to a fetch of one topic has %d", len(response.Topics))
 	}
+
 	for _, partition := range response.Topics[0].Partitions {
 		if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", partition.Partition, err)
 		}
 	}
+
 	return response.Topics[0].Partitions, nil
 }
 
@@ -208,11 +231,13 @@ func hashBatch(batch []byte) (hash [16]byte, err error) {
 	if len(batch) < header+epoch {
 		return hash, fmt.Errorf("the broker gives %d bytes", len(batch))
 	}
+
 	length := int64(binary.BigEndian.Uint32(batch[8:]))
 	if length < epoch || header+length > int64(len(batch)) {
 		return hash, fmt.Errorf("the broker gives %d bytes of a batch of %d", len(batch), header+length)
 	}
 	sum := sha256.Sum256(batch[header+epoch : header+length])
+
 	return [16]byte(sum[:16]), nil
 }
 
@@ -222,23 +247,28 @@ func KeyAt(ctx context.Context, client *kgo.Client, topic string, partition int3
 	bytesMax int) (key string, producer int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
+
 	detail, err := describe(ctx, client, topic)
 	if err != nil {
 		return "", 0, err
 	}
+
 	stored, err := fetchStored(ctx, client, detail, partition, offset, uncommitted)
 	if err != nil {
 		return "", 0, err
 	}
 	unpacker := newUnpacker(bytesMax, false)
+
 	var batch kmsg.RecordBatch
 	if err := batch.ReadFrom(stored.RecordBatches); err != nil {
 		return "", 0, err
 	}
+
 	read, _ := kgo.ProcessFetchPartition(
 		kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic, Partition: partition}, stored, unpacker, nil)
 	if len(read.Records) > 0 && read.Records[0].Offset == offset {
 		key = string(read.Records[0].Key)
 	}
+
 	return key, batch.ProducerID, nil
 }

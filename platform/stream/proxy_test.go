@@ -19,6 +19,7 @@ import (
 func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 	const partitions = 50
 	broker := kit.StartBroker(t, kfake.SeedTopics(partitions, "topic"))
+
 	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "patient", eyes(),
 		kgo.DefaultProduceTopic("topic"), kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -28,11 +29,13 @@ func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 	t.Cleanup(client.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+
 	if err := client.ProduceSync(ctx, &kgo.Record{Value: []byte("with the broker")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 
 	broker.Stop()
+
 	proxy, err := net.Listen("tcp", broker.Address)
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +44,7 @@ func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 	go func() {
 		n := 0
 		defer func() { turnedAway <- n }()
+
 		for {
 			connection, err := proxy.Accept()
 			if err != nil {
@@ -58,6 +62,7 @@ func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 			func(_ *kgo.Record, err error) {
 				produced <- err
 			})
+
 		select {
 		case err := <-produced:
 			t.Fatalf("given up: %v", err)
@@ -65,10 +70,12 @@ func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 		}
 	}
 	proxy.Close()
+
 	if n := <-turnedAway; n < 2 {
 		t.Fatalf("the client came %d times: the proxy was no obstacle", n)
 	}
 	broker.Start()
+
 	for range partitions {
 		select {
 		case err := <-produced:

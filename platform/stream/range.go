@@ -20,15 +20,18 @@ func ReadTopic(ctx context.Context, config Config, topic string, take func(*kgo.
 		return err
 	}
 	defer client.Close()
+
 	bounds, err := BoundsOf(ctx, client, topic)
 	if err != nil {
 		return err
 	}
+
 	for partition, of := range bounds {
 		if err := ReadRange(ctx, config, host.System().Dial, topic, partition, of.Start, of.Stable, take); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -39,10 +42,12 @@ func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string,
 	if from >= end {
 		return nil
 	}
+
 	options, err := config.options(dial)
 	if err != nil {
 		return err
 	}
+
 	client, err := kgo.NewClient(append(options,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(from)}}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
@@ -59,6 +64,7 @@ func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string,
 		polling, cancel := context.WithTimeout(ctx, time.Second)
 		fetches := client.PollFetches(polling)
 		cancel()
+
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -67,11 +73,13 @@ func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string,
 			if record.Offset < next || record.Offset >= end {
 				return
 			}
+
 			next = record.Offset + 1
 			if !record.Attrs.IsControl() {
 				take(record)
 			}
 		})
+
 		switch {
 		case next > before:
 			since = time.Now()
@@ -86,5 +94,6 @@ func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string,
 			}
 		}
 	}
+
 	return nil
 }

@@ -36,6 +36,7 @@ func (c Config) Client(more ...kgo.Opt) (*kgo.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return kgo.NewClient(append(options, more...)...)
 }
 
@@ -44,9 +45,11 @@ func (c Config) options(dial host.Dial) ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := c.password(); err != nil {
 		return nil, err
 	}
+
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.WithDecompressor(newUnpacker(c.BatchMax(), true)),
@@ -66,6 +69,7 @@ func (c Config) options(dial host.Dial) ([]kgo.Opt, error) {
 			return scram.Auth{User: c.SASLUser, Pass: password}, err
 		})))
 	}
+
 	return slices.Clip(options), nil // two callers that append must not share the space behind it
 }
 
@@ -76,18 +80,22 @@ func dialer(dial host.Dial, secured *tls.Config) host.Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
+
 		plain, err := dial(ctx, network, address)
 		if err != nil || secured == nil {
 			return plain, err
 		}
+
 		config := secured.Clone()
 		if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
 			return nil, errors.Join(err, plain.Close())
 		}
+
 		connection := tls.Client(plain, config)
 		if err := connection.HandshakeContext(ctx); err != nil {
 			return nil, errors.Join(err, plain.Close())
 		}
+
 		return connection, nil
 	}
 }
@@ -104,23 +112,28 @@ func (c Config) tls() (*tls.Config, error) {
 					file.variable, file.value)
 			}
 		}
+
 		return nil, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+
 	if c.TLSCAFile != "" {
 		authorities, err := os.ReadFile(c.TLSCAFile)
 		if err != nil {
 			return nil, fmt.Errorf("KAFKA_TLS_CA_FILE: %w", err)
 		}
+
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("KAFKA_TLS_CA_FILE: %s holds no certificate in PEM", c.TLSCAFile)
 		}
 	}
+
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		return nil, fmt.Errorf("KAFKA_TLS_CERT_FILE is %q and KAFKA_TLS_KEY_FILE %q: give both or none", c.TLSCertFile,
 			c.TLSKeyFile)
 	}
+
 	if c.TLSCertFile != "" {
 		certificate, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSKeyFile)
 		if err != nil {
@@ -129,6 +142,7 @@ func (c Config) tls() (*tls.Config, error) {
 		}
 		config.Certificates = []tls.Certificate{certificate}
 	}
+
 	return config, nil
 }
 
@@ -137,13 +151,16 @@ func (c Config) password() (string, error) {
 		return "", fmt.Errorf("KAFKA_SASL_USER is %q and KAFKA_SASL_PASSWORD_FILE %q: give both or none", c.SASLUser,
 			c.SASLPasswordFile)
 	}
+
 	if c.SASLUser == "" {
 		return "", nil
 	}
+
 	password, err := keys.ReadPassword(c.SASLPasswordFile)
 	if err != nil {
 		return "", fmt.Errorf("KAFKA_SASL_PASSWORD_FILE: %w", err)
 	}
+
 	return password, nil
 }
 
@@ -157,6 +174,7 @@ func reach(ctx context.Context, client *kgo.Client, before bool) error {
 	var untrusted *tls.CertificateVerificationError
 	var unencrypted tls.RecordHeaderError
 	because := ""
+
 	switch {
 	case err == nil:
 		return nil
@@ -175,5 +193,6 @@ func reach(ctx context.Context, client *kgo.Client, before bool) error {
 	default:
 		return fmt.Errorf("no broker of KAFKA_BROKERS answers: %w", err)
 	}
+
 	return fmt.Errorf("no broker of KAFKA_BROKERS answers: %w; %s", err, because)
 }

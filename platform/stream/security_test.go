@@ -31,6 +31,7 @@ func startSecured(t *testing.T) (*kfake.Cluster, Config) {
 	t.Helper()
 	pair := httptest.NewTLSServer(nil) // for its certificate, which is good for 127.0.0.1
 	pair.Close()
+
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.TLS(pair.TLS),
 		kfake.SeedTopics(1, Payments, AuthorizationResponses),
 		kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", Admin, "all"),
@@ -43,31 +44,37 @@ func startSecured(t *testing.T) (*kfake.Cluster, Config) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
+
 	authority := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(authority,
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return cluster, Config{Brokers: cluster.ListenAddrs(), TLS: true, TLSCAFile: authority, SASLUser: "bank",
 		SASLPasswordFile: passwordFile(t, password)}
 }
 
 func passwordFile(t *testing.T, holds string) string {
 	t.Helper()
+
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(holds+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return file
 }
 
 func connected(t *testing.T, config Config) *kgo.Client {
 	t.Helper()
+
 	client, err := Connect(config, host.System().Dial, "client", eyes(), kgo.UnknownTopicRetries(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
+
 	return client
 }
 
@@ -76,13 +83,16 @@ func TestWhoHasTheKeysGetsInAndMayDoWhatIsAllowed(t *testing.T) {
 	client := connected(t, config)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+
 	if err := Reach(ctx, client); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := client.ProduceSync(ctx,
 		&kgo.Record{Topic: AuthorizationResponses, Value: []byte("x")}).FirstErr(); err != nil {
 		t.Errorf("what is allowed: %v", err)
 	}
+
 	if err := client.ProduceSync(ctx, &kgo.Record{Topic: Payments, Value: []byte("x")}).FirstErr(); !errors.Is(err,
 		kerr.TopicAuthorizationFailed) {
 		t.Errorf("what is not: got %v, want TOPIC_AUTHORIZATION_FAILED", err)
@@ -92,6 +102,7 @@ func TestWhoHasTheKeysGetsInAndMayDoWhatIsAllowed(t *testing.T) {
 func TestWhoHasNotIsToldWhy(t *testing.T) {
 	cluster, right := startSecured(t)
 	open := kit.StartBroker(t)
+
 	const closed = "KAFKA_TLS, KAFKA_SASL_USER or its password is missing or wrong"
 	for _, c := range []struct {
 		what, says string
@@ -122,15 +133,18 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 						cluster.KeepControl()
 						response := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
 						response.ErrorCode = c.answer.Code
+
 						return response, nil, true
 					})
 			}
 			config := right
 			c.change(&config)
+
 			if err := config.Validate(); err != nil {
 				t.Fatal(err)
 			}
 			eyes := eyes()
+
 			client, err := Connect(config, host.System().Dial, "client", eyes)
 			if err != nil {
 				t.Fatal(err)
@@ -144,6 +158,7 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 				close(ended)
 			}()
 			defer func() { cancel(); <-ended }()
+
 			said := ""
 			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(
 				20 * time.Millisecond) {
@@ -151,9 +166,11 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 					break
 				}
 			}
+
 			if !strings.Contains(said, c.says) {
 				t.Errorf("it says %q, want %q in it", said, c.says)
 			}
+
 			for _, secret := range []string{password, guessed} {
 				if strings.Contains(said, secret) {
 					t.Errorf("it tells a password: %q", said)
@@ -168,15 +185,18 @@ func TestABrokerMayAskForACertificateToo(t *testing.T) {
 	pair.Close()
 	asking := pair.TLS.Clone()
 	asking.ClientAuth = tls.RequireAnyClientCert
+
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.TLS(asking))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
+
 	key, err := x509.MarshalPKCS8PrivateKey(pair.TLS.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	certificateFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	if err := errors.Join(
 		os.WriteFile(certificateFile,
@@ -187,10 +207,12 @@ func TestABrokerMayAskForACertificateToo(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+
 	config := Config{Brokers: cluster.ListenAddrs(), TLS: true, TLSCAFile: certificateFile}
 	if err := Reach(ctx, connected(t, config)); err == nil {
 		t.Error("the broker accepts a client without a certificate: the test proves nothing")
 	}
+
 	config.TLSCertFile, config.TLSKeyFile = certificateFile, keyFile
 	if err := Reach(ctx, connected(t, config)); err != nil {
 		t.Error(err)
@@ -205,12 +227,15 @@ func TestANewPasswordIsReadForTheNextConnection(t *testing.T) {
 	client := connected(t, config)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+
 	if err := Reach(ctx, client); err == nil {
 		t.Fatal("it got in with a wrong password")
 	}
+
 	if err := os.Rename(right, config.SASLPasswordFile); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := Reach(ctx, client); err != nil {
 		t.Error(err)
 	}
@@ -219,6 +244,7 @@ func TestANewPasswordIsReadForTheNextConnection(t *testing.T) {
 func TestSecurityErrorsNameTheVariable(t *testing.T) {
 	_, right := startSecured(t)
 	folder := t.TempDir()
+
 	nothing := filepath.Join(folder, "nothing")
 	for _, c := range []struct {
 		change func(*Config)
@@ -236,6 +262,7 @@ func TestSecurityErrorsNameTheVariable(t *testing.T) {
 	} {
 		config := right
 		c.change(&config)
+
 		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %s", err, c.says)
 		}
@@ -245,10 +272,12 @@ func TestSecurityErrorsNameTheVariable(t *testing.T) {
 	t.Setenv("KAFKA_SASL_USER", right.SASLUser)
 	t.Setenv("KAFKA_SASL_PASSWORD_FILE", right.SASLPasswordFile)
 	t.Setenv("KAFKA_BROKERS", right.Brokers[0])
+
 	var config Config
 	if err := settings.Parse(&config); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := Reach(t.Context(), connected(t, config)); err != nil {
 		t.Errorf("by the environment: %v", err)
 	}

@@ -15,6 +15,7 @@ func TestTopics(t *testing.T) {
 	if len(Topics) != len(keep) {
 		t.Errorf("%d topics, want %d", len(Topics), len(keep))
 	}
+
 	for _, topic := range Topics {
 		if want, ok := keep[topic.Name]; !ok || want != topic.KeepForever {
 			t.Errorf("topic %s: kept forever %v; the audit reads payments, settlements and dead letters whole",
@@ -42,6 +43,7 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 			t.Fatalf("the defaults are refused: %v", err)
 		}
 		c.change(&config)
+
 		if err := settings.Check(&config); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %s", err, c.says)
 		}
@@ -52,12 +54,15 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 // which share the registry.
 func TestConnectDoesNotWaitForABroker(t *testing.T) {
 	eyes := eyes()
+
 	for _, name := range []string{"consumer", "producer"} {
 		started := time.Now()
+
 		client, err := Connect(Config{Brokers: []string{"127.0.0.1:1"}}, host.System().Dial, name, eyes)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if took := time.Since(started); took > time.Second {
 			t.Errorf("%s took %v", name, took)
 		}

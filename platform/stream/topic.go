@@ -37,6 +37,7 @@ func (t Topic) MessageBytes() int {
 	if t.Small {
 		return BatchBytesMax
 	}
+
 	return MessageBytesMax
 }
 
@@ -56,6 +57,7 @@ func TopicNames() []string {
 	for i, topic := range Topics {
 		names[i] = topic.Name
 	}
+
 	return names
 }
 

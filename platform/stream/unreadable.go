@@ -25,10 +25,12 @@ func Look(ctx context.Context, client *kgo.Client, topic string, partition int32
 	if err != nil {
 		return nil, err
 	}
+
 	stored, err := fetchStored(ctx, client, detail, partition, offset, committed)
 	if err != nil {
 		return nil, err
 	}
+
 	return newUnpacker(bytesMax, false).of(topic).unreadable(topic, stored, offset), nil
 }
 
@@ -40,6 +42,7 @@ func (c Config) Behind(ctx context.Context, client *kgo.Client, topic string, pa
 	if found == nil {
 		return 0, false, err
 	}
+
 	return found.Next, found.Err == nil, nil
 }
 
@@ -48,14 +51,17 @@ func (c Config) Behind(ctx context.Context, client *kgo.Client, topic string, pa
 // record elsewhere may be one that claims the place of others.
 func (u *unpacker) unreadable(topic string, stored *kmsg.FetchResponseTopicPartition, offset int64) *Unreadable {
 	var batch kmsg.RecordBatch
+
 	if len(stored.RecordBatches) < batchCRCEnd {
 		return nil
 	}
 	_ = batch.ReadFrom(stored.RecordBatches) // what follows the first batch, or is missing of it, is judged below
+
 	end := int64(batch.Length) + batchLengthEnd
 	if end < batchCRCEnd || end > int64(len(stored.RecordBatches)) {
 		return nil // a part of a batch, as brokers send at the end of a response
 	}
+
 	found := &Unreadable{Batch: stored.RecordBatches[:end],
 		Next: min(batch.FirstOffset+int64(batch.LastOffsetDelta)+1, stored.HighWatermark)}
 	if found.Next <= offset {
@@ -63,6 +69,7 @@ func (u *unpacker) unreadable(topic string, stored *kmsg.FetchResponseTopicParti
 	}
 	one := *stored
 	one.RecordBatches = found.Batch
+
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		KeepControlRecords: true, Offset: offset, IsolationLevel: kgo.ReadCommitted(), Topic: topic,
 		Partition: stored.Partition,
@@ -76,6 +83,7 @@ func (u *unpacker) unreadable(topic string, stored *kmsg.FetchResponseTopicParti
 	default:
 		found.Err = fmt.Errorf("the batch claims %d records and has none at offset %d", batch.NumRecords, offset)
 	}
+
 	return found
 }
 

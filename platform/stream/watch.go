@@ -58,16 +58,19 @@ func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watc
 			return
 		}
 		t.Report(KafkaNeed, cmp.Or(err, missing))
+
 		if err == nil {
 			wrong := changed(watched.Topics, seen)
 			if watched.Closed != nil {
 				watched.Closed(cmp.Or(missing, wrong))
 			}
+
 			if wrong == nil && !watched.Partial {
 				wrong = mismatched(watched.Topics, seen)
 			}
 			t.Report(TopicsNeed, wrong)
 		}
+
 		if !host.Sleep(ctx, watchInterval) {
 			return
 		}
@@ -100,47 +103,57 @@ func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watc
 		return nil, err
 	}
 	request := kmsg.NewPtrMetadataRequest()
+
 	for _, topic := range watched.Topics {
 		wanted := kmsg.NewMetadataRequestTopic()
 		wanted.Topic = kmsg.StringPtr(topic)
 		request.Topics = append(request.Topics, wanted)
 	}
+
 	response, err := request.RequestWith(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("the broker does not tell its topics: %w", err)
 	}
 	found, common := map[string]topicLook{}, 0
+
 	for _, topic := range response.Topics {
 		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
 			err = fmt.Errorf("topic %s: %w; bootstrap creates the topics and says who may use them", *topic.Topic, err)
 			if missing == nil {
 				missing = err
 			}
+
 			continue
 		}
+
 		found[*topic.Topic] = topicLook{topic.TopicID, len(topic.Partitions), map[int32]Bounds{}}
 		if n := len(topic.Partitions); common == 0 || n < common {
 			common = n
 		}
 	}
+
 	if len(found) == len(watched.Topics) && watched.Partitions != nil {
 		watched.Partitions(int32(common)) //nolint:gosec // few
 	}
 	addBounds(ctx, client, found)
+
 	for name, look := range found {
 		s := seen[name]
 		if s == nil || name == Payments { // platform/origin and the producers judge its log
 			seen[name] = &seenTopic{topicLook: look, now: look.partitions}
 			continue
 		}
+
 		if s.take(look, keeps(name, true)) && !keeps(name, false) {
 			t.Log.Warn("topic " + name + " was made anew or cut: " + s.wrong + "; going on with it as it is")
+
 			seen[name] = &seenTopic{topicLook: look, now: look.partitions}
 			if watched.Renewed != nil {
 				watched.Renewed(name)
 			}
 		}
 	}
+
 	return missing, nil
 }
 
@@ -150,18 +163,22 @@ func addBounds(ctx context.Context, client *kgo.Client, found map[string]topicLo
 	for name := range found {
 		names = append(names, name)
 	}
+
 	if len(names) == 0 {
 		return
 	}
 	admin := kadm.NewClient(client)
+
 	starts, err := admin.ListStartOffsets(ctx, names...)
 	if err != nil {
 		return
 	}
+
 	ends, err := admin.ListEndOffsets(ctx, names...)
 	if err != nil {
 		return
 	}
+
 	for name, look := range found {
 		for partition, end := range ends[name] {
 			if start, ok := starts.Lookup(name, partition); ok && start.Err == nil && end.Err == nil {
@@ -175,19 +192,23 @@ func addBounds(ctx context.Context, client *kgo.Client, found map[string]topicLo
 // enough looks found the topic made anew or cut. What is wrong ends when the topic of before is back.
 func (s *seenTopic) take(look topicLook, whole bool) bool {
 	s.now = look.partitions
+
 	why := s.differs(look, whole)
 	if why != "" {
 		s.wrong = why
 		s.doubts++
 		return s.doubts >= doubtsMax
 	}
+
 	s.doubts, s.partitions = 0, look.partitions
 	if look.id != [16]byte{} {
 		s.id = look.id
 	}
+
 	for partition, bounds := range look.bounds {
 		s.bounds[partition] = bounds
 	}
+
 	return false
 }
 
@@ -200,6 +221,7 @@ func (s *seenTopic) differs(look topicLook, whole bool) string {
 	case look.partitions < s.partitions:
 		return fmt.Sprintf("it had %d partitions and has %d", s.partitions, look.partitions)
 	}
+
 	for partition, before := range s.bounds {
 		switch now, known := look.bounds[partition]; {
 		case !known:
@@ -209,12 +231,14 @@ func (s *seenTopic) differs(look topicLook, whole bool) string {
 			return fmt.Sprintf("partition %d began at offset %d and begins at %d", partition, before.Start, now.Start)
 		}
 	}
+
 	return ""
 }
 
 // changed returns which topics were made anew or cut although they keep what was acknowledged.
 func changed(topics []string, seen map[string]*seenTopic) error {
 	var all []error
+
 	for _, name := range topics {
 		if s := seen[name]; s != nil && s.doubts >= doubtsMax {
 			all = append(all, fmt.Errorf(
@@ -222,6 +246,7 @@ func changed(topics []string, seen map[string]*seenTopic) error {
 				name, s.wrong))
 		}
 	}
+
 	return errors.Join(all...)
 }
 
@@ -232,12 +257,14 @@ func mismatched(topics []string, seen map[string]*seenTopic) error {
 	if first == nil {
 		return nil
 	}
+
 	for _, name := range topics[1:] {
 		if s := seen[name]; s != nil && s.now < first.now {
 			return fmt.Errorf("topic %s has %d partitions and %s has %d: nobody reads the partitions of %s from %d on. Run bootstrap with PARTITIONS=%d, which adds the missing ones",
 				name, s.now, topics[0], first.now, topics[0], s.now, first.now)
 		}
 	}
+
 	return nil
 }
 

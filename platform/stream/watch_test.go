@@ -23,6 +23,7 @@ func withoutIDs() kfake.Opt {
 	versions.SetMaxKeyVersion(kmsg.Metadata.Int16(), 8)
 	versions.SetMaxKeyVersion(kmsg.Fetch.Int16(), 11)
 	versions.SetMaxKeyVersion(kmsg.Produce.Int16(), 9)
+
 	return kfake.MaxVersions(versions)
 }
 
@@ -31,6 +32,7 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			broker, eyes := kit.StartBroker(t, append(options, kfake.SeedTopics(4, TopicNames()...))...), eyes()
+
 			client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "watcher", eyes)
 			if err != nil {
 				t.Fatal(err)
@@ -62,6 +64,7 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 			admin, writer := kadm.NewClient(broker.Client()), broker.Client()
 			write := func(topic string, records int) {
 				t.Helper()
+
 				for range records {
 					if err := writer.ProduceSync(t.Context(),
 						&kgo.Record{Topic: topic, Partition: 1}).FirstErr(); err != nil {
@@ -69,9 +72,11 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 					}
 				}
 			}
+
 			makeAnew := func(topic string) {
 				t.Helper()
 				_, err := admin.DeleteTopic(t.Context(), topic)
+
 				_, err2 := admin.CreateTopic(t.Context(), 4, 1, nil, topic)
 				if err := errors.Join(err, err2); err != nil {
 					t.Fatal(err)
@@ -95,6 +100,7 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 			await("the responses to be renewed", func() bool {
 				return len(renewed) == 1 && renewed[0] == AuthorizationResponses
 			})
+
 			if looks(1); closed != nil || eyes.Health.Problems()[TopicsNeed] != "" {
 				t.Errorf("after the responses were made anew: %v, %q", closed, eyes.Health.Problems()[TopicsNeed])
 			}
@@ -104,10 +110,12 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if looks(2); partitions != 4 || eyes.Health.Problems()[TopicsNeed] != "" {
 				t.Errorf("while the orders have fewer partitions: %d, %q", partitions,
 					eyes.Health.Problems()[TopicsNeed])
 			}
+
 			if _, err := admin.UpdatePartitions(t.Context(), 8, Payments); err != nil {
 				t.Fatal(err)
 			}
@@ -116,6 +124,7 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 					strings.Contains(eyes.Health.Problems()[TopicsNeed],
 						"pix.authorization-requests has 6 partitions and pix.payments has 8") && closed == nil
 			})
+
 			for _, topic := range TopicNames()[1:] {
 				if _, err := admin.UpdatePartitions(t.Context(), 8, topic); err != nil {
 					t.Fatal(err)

@@ -40,9 +40,11 @@ func (c Config) Validate() error {
 	if _, err := zapcore.ParseLevel(c.LogLevel); err != nil {
 		return fmt.Errorf("LOG_LEVEL is %q: it must be debug, info, warn or error", c.LogLevel)
 	}
+
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		return fmt.Errorf("TELEMETRY_ADDRESS is %q: it must be host:port", c.Address)
 	}
+
 	return nil
 }
 
@@ -66,6 +68,7 @@ func Start(service string, config Config, on host.Host) (*Telemetry, error) {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	t := &Telemetry{Log: log, Registry: registry, Health: NewHealth()}
 	registry.MustRegister(t.Health)
+
 	listener, err := on.Listen("tcp", config.Address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve telemetry on TELEMETRY_ADDRESS %s: %w", config.Address, err)
@@ -77,6 +80,7 @@ func Start(service string, config Config, on host.Host) (*Telemetry, error) {
 			log.Error("telemetry stopped serving", zap.Error(err))
 		}
 	}()
+
 	return t, nil
 }
 
@@ -91,6 +95,7 @@ func newLog(service, level string, to io.Writer) (*zap.Logger, error) {
 	encoding.EncodeTime = zapcore.ISO8601TimeEncoder
 	writer := zapcore.Lock(zapcore.AddSync(to))
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), writer, least)
+
 	return zap.New(zapcore.NewSamplerWithOptions(core, time.Second, 100, 100), zap.ErrorOutput(writer),
 		zap.AddCaller(), zap.AddStacktrace(zap.ErrorLevel), zap.Fields(zap.String("service", service))), nil
 }
@@ -107,6 +112,7 @@ func (t *Telemetry) Rarely(interval time.Duration) *zap.Logger {
 func (t *Telemetry) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+
 	if t.server.Shutdown(ctx) != nil {
 		_ = t.server.Close()
 	}
@@ -118,6 +124,7 @@ func (t *Telemetry) routes(profiles bool) http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(t.Registry, promhttp.HandlerOpts{Registry: t.Registry}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", t.Health.ServeHTTP)
+
 	if !profiles {
 		return mux
 	}
@@ -127,6 +134,7 @@ func (t *Telemetry) routes(profiles bool) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+
 	return mux
 }
 
@@ -144,6 +152,7 @@ func (t *Telemetry) Report(need string, err error) {
 	if !t.Health.Report(need, err) {
 		return
 	}
+
 	if err != nil {
 		t.Log.Warn("not ready", zap.String("need", need), zap.Error(err))
 	} else {
@@ -175,6 +184,7 @@ func (h *Health) Report(name string, err error) (changed bool) {
 	defer h.mu.Unlock()
 	before, known := h.needs[name]
 	h.needs[name] = wrong
+
 	return !known || (before == "") != (wrong == "")
 }
 
@@ -182,15 +192,18 @@ func (h *Health) Report(name string, err error) (changed bool) {
 func (h *Health) Problems() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	problems := map[string]string{}
 	if len(h.needs) == 0 { // it serves already, and has not said what it needs
 		problems["running"] = "not reached yet"
 	}
+
 	for name, wrong := range h.needs {
 		if wrong != "" {
 			problems[name] = wrong
 		}
 	}
+
 	return problems
 }
 
@@ -204,6 +217,7 @@ func (h *Health) Describe(ch chan<- *prometheus.Desc) { ch <- needMet }
 func (h *Health) Collect(ch chan<- prometheus.Metric) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	for name, wrong := range h.needs {
 		met := 0.0
 		if wrong == "" {
@@ -217,6 +231,7 @@ func (h *Health) Collect(ch chan<- prometheus.Metric) {
 func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	problems := h.Problems()
 	w.Header().Set("Content-Type", "application/json")
+
 	if len(problems) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}

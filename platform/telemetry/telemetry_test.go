@@ -19,23 +19,28 @@ func TestReadinessSaysWhatIsWrong(t *testing.T) {
 	health := NewHealth()
 	answer := httptest.NewRecorder()
 	health.ServeHTTP(answer, nil)
+
 	if answer.Code != http.StatusServiceUnavailable {
 		t.Fatalf("a service that has not said what it needs is not ready: %d %s", answer.Code, answer.Body)
 	}
 	health.Need("tigerbeetle")
 	answer = httptest.NewRecorder()
 	health.ServeHTTP(answer, nil)
+
 	if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "tigerbeetle") {
 		t.Fatalf("a need that was never reached is not ready: %d %s", answer.Code, answer.Body)
 	}
+
 	if !health.Report("tigerbeetle", nil) {
 		t.Fatal("Report must return true when a need becomes healthy")
 	}
 	answer = httptest.NewRecorder()
 	health.ServeHTTP(answer, nil)
+
 	if answer.Code != http.StatusOK {
 		t.Fatalf("all needs are met: %d %s", answer.Code, answer.Body)
 	}
+
 	if !health.Report("tigerbeetle", errors.New("no answer for 3s")) ||
 		health.Report("tigerbeetle", errors.New("no answer for 4s")) {
 		t.Fatal("Report must return true only when a need becomes healthy or unhealthy")
@@ -48,14 +53,17 @@ func TestNeedsAreMetrics(t *testing.T) {
 	health.Report("tigerbeetle", nil)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(health)
+
 	families, err := registry.Gather()
 	if err != nil || len(families) != 1 || families[0].GetName() != "pix_need_met" {
 		t.Fatalf("got %v, %v", families, err)
 	}
+
 	met := map[string]float64{}
 	for _, metric := range families[0].GetMetric() {
 		met[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
 	}
+
 	if want := map[string]float64{"kafka": 0, "tigerbeetle": 1}; !maps.Equal(met, want) {
 		t.Fatalf("pix_need_met is %v, want %v", met, want)
 	}
@@ -66,6 +74,7 @@ func TestConfigNamesTheVariable(t *testing.T) {
 		!strings.Contains(err.Error(), "LOG_LEVEL") {
 		t.Fatalf("got %v", err)
 	}
+
 	if err := (Config{LogLevel: "info", Address: "nowhere"}).Validate(); err == nil ||
 		!strings.Contains(err.Error(), "TELEMETRY_ADDRESS") {
 		t.Fatalf("got %v", err)
@@ -90,16 +99,19 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 			listener, err = net.Listen(network, "127.0.0.1:0")
 			return listener, err
 		}
+
 		telemetry, err := Start("test", c.config, on)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for path, status := range map[string]int{"/debug/pprof/": c.status, "/debug/pprof/mutex": c.status,
 			"/metrics": http.StatusOK} {
 			response, err := http.Get("http://" + listener.Addr().String() + path)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			_ = response.Body.Close()
 			if response.StatusCode != status {
 				t.Errorf("%+v: %s answers %d, want %d", c.config, path, response.StatusCode, status)

@@ -45,6 +45,7 @@ func newDoorway(config Config, listener net.Listener) *doorway {
 		unknown: pools.Pool("connections of strangers", "HTTP_CONNECTIONS_MAX", most)}
 	d.known.share, d.unknown.share = pools.config.ConnectionsShareMax, pools.config.ConnectionsShareMax
 	d.closed, d.close = context.WithCancel(context.Background())
+
 	return d
 }
 
@@ -55,12 +56,14 @@ func (d *doorway) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c := &connection{Conn: accepted, door: d, address: AddressOf(accepted.RemoteAddr().String())}
 	for {
 		freed := d.known.Freed()
 		if d.admit(c) {
 			return c, nil
 		}
+
 		select {
 		case <-freed:
 		case <-d.closed.Done():
@@ -80,12 +83,14 @@ func (d *doorway) Close() error {
 func (d *doorway) admit(c *connection) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	for d.known.Taken()+d.unknown.Taken() >= d.max {
 		if d.strangers.Len() == 0 {
 			return false
 		}
 		d.dismiss(d.strangers.Front())
 	}
+
 	for d.unknown.Take(c.address) != nil { // only an address that has some is refused
 		oldest := d.strangers.Front()
 		for oldest.Value.(*connection).address != c.address {
@@ -94,6 +99,7 @@ func (d *doorway) admit(c *connection) bool {
 		d.dismiss(oldest)
 	}
 	c.stranger = d.strangers.PushBack(c)
+
 	return true
 }
 
@@ -111,6 +117,7 @@ func (c *connection) end() {
 		c.stranger = nil
 		c.door.unknown.Free(c.address)
 	}
+
 	if c.caller != "" {
 		c.door.known.Free(c.caller)
 		c.caller = ""
@@ -122,6 +129,7 @@ func (c *connection) Close() error {
 	c.door.mu.Lock()
 	c.end()
 	c.door.mu.Unlock()
+
 	return c.Conn.Close()
 }
 
@@ -129,10 +137,12 @@ func (c *connection) Close() error {
 func (c *connection) SetReadDeadline(t time.Time) error {
 	c.door.mu.Lock()
 	defer c.door.mu.Unlock()
+
 	c.deadline = t
 	if most := time.Now().Add(c.door.idleTimeout); c.stranger != nil && t.After(most) {
 		t = most
 	}
+
 	return c.Conn.SetReadDeadline(t)
 }
 
@@ -143,6 +153,7 @@ func withConnection(ctx context.Context, accepted net.Conn) context.Context {
 	if secured, ok := accepted.(*tls.Conn); ok {
 		accepted = secured.NetConn()
 	}
+
 	return context.WithValue(ctx, connectionKey{}, accepted)
 }
 
@@ -156,18 +167,22 @@ func Known(w http.ResponseWriter, r *http.Request, caller string) *Problem {
 	}
 	c.door.mu.Lock()
 	defer c.door.mu.Unlock()
+
 	if c.caller == caller || c.caller == "" && c.stranger == nil { // known already, or ended
 		return nil
 	}
+
 	if problem := c.door.known.Move(c.caller, caller); problem != nil {
 		w.Header().Set("Connection", "close")
 		return problem
 	}
+
 	if c.stranger != nil {
 		c.end()
 		_ = c.Conn.SetReadDeadline(c.deadline) // an error shows with the next read
 	}
 	c.caller = caller
+
 	return nil
 }
 
@@ -178,11 +193,13 @@ func AddressOf(remote string) string {
 	if err != nil {
 		return remote
 	}
+
 	address := port.Addr().Unmap().WithZone("")
 	if address.Is6() {
 		if network, err := address.Prefix(64); err == nil {
 			return network.String()
 		}
 	}
+
 	return address.String()
 }

@@ -26,11 +26,13 @@ func startDoorway(t *testing.T, connections int, strangerIdle time.Duration, cha
 	t.Helper()
 	pools := NewPools(PoolsConfig{ConnectionsShareMax: 0.25, StrangerIdleTimeout: strangerIdle},
 		prometheus.NewRegistry())
+
 	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience,
 		BodyBytesMax: 1024, ConnectionsMax: connections, Pools: pools}
 	for _, change := range change {
 		change(&config)
 	}
+
 	s, err := Serve(config, host.System().Listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := r.Header.Get("Caller")
 		if caller == "" {
@@ -43,6 +45,7 @@ func startDoorway(t *testing.T, connections int, strangerIdle time.Duration, cha
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
+
 	return s.Address()
 }
 
@@ -56,14 +59,17 @@ func as(caller string) string {
 func from(t *testing.T, address, server, text string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+
 	connection, err := dialer.DialContext(t.Context(), "tcp", server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { connection.Close() })
+
 	if _, err := io.WriteString(connection, text); err != nil {
 		t.Fatal(err)
 	}
+
 	return connection
 }
 
@@ -76,6 +82,7 @@ func TestStrangersDoNotCloseTheDoor(t *testing.T) {
 			for i := range 100 {
 				from(t, fmt.Sprintf("127.0.0.%d", 1+i%addresses), server, text)
 			}
+
 			for _, address := range []string{"127.0.0.1", "127.0.1.1"} {
 				if status, err := answered(from(t, address, server, as("10000001")),
 					patience); status != http.StatusOK {
@@ -90,6 +97,7 @@ func TestStrangersDoNotCloseTheDoor(t *testing.T) {
 func TestABankHasAShareOfTheConnections(t *testing.T) {
 	server := startDoorway(t, 20, patience)
 	var open []net.Conn
+
 	for range 5 {
 		connection := from(t, "127.0.0.1", server, as("10000001"))
 		if status, err := answered(connection, patience); status != http.StatusOK {
@@ -98,27 +106,33 @@ func TestABankHasAShareOfTheConnections(t *testing.T) {
 		open = append(open, connection)
 	}
 	sixth := from(t, "127.0.0.1", server, as("10000001"))
+
 	text, err := io.ReadAll(sixth) // to its end: it is closed
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 429 ") ||
 		!strings.Contains(string(text), "10000001 has 5 connections") {
 		t.Errorf("past its share: %s %v", text, err)
 	}
+
 	if status, err := answered(from(t, "127.0.0.1", server, as("10000002")), patience); status != http.StatusOK {
 		t.Errorf("another bank: %d %v", status, err)
 	}
+
 	for range 50 {
 		from(t, "127.0.0.1", server, "")
 	}
+
 	for i, connection := range open {
 		if _, err := io.WriteString(connection, as("10000001")); err != nil {
 			t.Fatal(err)
 		}
+
 		if status, err := answered(connection, patience); status != http.StatusOK {
 			t.Errorf("connection %d of the bank after strangers came: %d %v", i, status, err)
 		}
 	}
 	open[0].Close() // the other bank has one, so it may have one less
 	open[1].Close()
+
 	for { // once the server has seen it
 		again := from(t, "127.0.0.1", server, as("10000001"))
 		if status, err := answered(again, patience); status == http.StatusOK {
@@ -136,20 +150,24 @@ func TestABankHasAShareOfTheConnectionsOverTLS(t *testing.T) {
 	server := startDoorway(t, 20, patience, func(c *Config) {
 		c.TLS = &tls.Config{Certificates: certified.TLS.Certificates}
 	})
+
 	for n, want := range []int{200, 200, 200, 200, 200, 429} {
 		trusted := certified.Client().Transport.(*http.Transport).Clone() // a connection of its own
 		defer trusted.CloseIdleConnections()
+
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+server, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		request.Header.Set("Caller", "10000001")
+
 		response, err := trusted.RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.Copy(io.Discard, response.Body)
 		response.Body.Close()
+
 		if response.StatusCode != want {
 			t.Errorf("connection %d: %s, want %d", n+1, response.Status, want)
 		}
@@ -167,6 +185,7 @@ func TestAnAddressIsToldItsShare(t *testing.T) {
 	third := from(t, "127.0.0.1", server, as("127.0.0.1"))
 	text, err := io.ReadAll(third)
 	_, body, _ := strings.Cut(string(text), "\r\n\r\n")
+
 	var problem Problem
 	if err != nil || json.Unmarshal([]byte(body), &problem) != nil || problem.Status != http.StatusTooManyRequests ||
 		!strings.Contains(problem.Detail, "127.0.0.1 has 2 connections") {
@@ -177,6 +196,7 @@ func TestAnAddressIsToldItsShare(t *testing.T) {
 // When every permit is that of a known caller, a connection waits for one.
 func TestAConnectionWaitsWhereAllAreKnown(t *testing.T) {
 	server := startDoorway(t, 2, patience)
+
 	first := from(t, "127.0.0.1", server, as("10000001"))
 	for caller, connection := range map[string]net.Conn{"10000001": first,
 		"10000002": from(t, "127.0.0.2", server, as("10000002"))} {
@@ -184,11 +204,13 @@ func TestAConnectionWaitsWhereAllAreKnown(t *testing.T) {
 			t.Fatal(caller, status, err)
 		}
 	}
+
 	third := from(t, "127.0.0.3", server, as("10000003"))
 	if status, err := answered(third, 300*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a third connection is answered %d %v", status, err)
 	}
 	first.Close()
+
 	if status, err := answered(third, patience); status != http.StatusOK {
 		t.Errorf("after one of them has ended: %d %v", status, err)
 	}
@@ -197,20 +219,24 @@ func TestAConnectionWaitsWhereAllAreKnown(t *testing.T) {
 // A stranger loses an unused connection soon, a known caller after HTTP_IDLE_TIMEOUT.
 func TestAnUnusedConnectionOfAStrangerEnds(t *testing.T) {
 	server := startDoorway(t, 20, 200*time.Millisecond)
+
 	known, stranger, silent := from(t, "127.0.0.1", server, as("10000001")), from(t, "127.0.0.1", server, asNobody),
 		from(t, "127.0.0.1", server, "")
 	if status, err := answered(known, patience); status != http.StatusOK {
 		t.Fatal(status, err)
 	}
+
 	for name, connection := range map[string]net.Conn{"refused": stranger, "silent": silent} {
 		_ = connection.SetReadDeadline(time.Now().Add(patience / 2)) // less than HTTP_IDLE_TIMEOUT
 		if text, err := io.ReadAll(connection); err != nil {
 			t.Errorf("%s: the connection of a stranger stays open: %q %v", name, text, err)
 		}
 	}
+
 	if _, err := io.WriteString(known, as("10000001")); err != nil {
 		t.Fatal(err)
 	}
+
 	if status, err := answered(known, patience); status != http.StatusOK {
 		t.Errorf("the unused connection of a bank: %d %v", status, err)
 	}

@@ -27,6 +27,7 @@ func StartEvents(w http.ResponseWriter, timeout time.Duration) *EventStream {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set(Unbuffered, "no")
 	w.WriteHeader(http.StatusOK)
+
 	return s
 }
 
@@ -51,6 +52,7 @@ func (s *EventStream) Send(id, event string, data any) error {
 	if err := s.Add(id, event, data); err != nil {
 		return err
 	}
+
 	return s.Flush()
 }
 
@@ -61,14 +63,17 @@ func (s *EventStream) Add(id, event string, data any) error {
 	s.text.WriteString("event: ")
 	s.text.WriteString(event)
 	s.text.WriteString("\ndata: ")
+
 	if err := s.data.Encode(data); err != nil { // it ends the line
 		s.text.Truncate(before)
 		return err
 	}
 	s.text.WriteByte('\n')
+
 	if s.text.Len() < addedMax {
 		return nil
 	}
+
 	return s.Flush()
 }
 
@@ -80,6 +85,7 @@ func (s *EventStream) KeepAlive(id string) error {
 	s.text.WriteString(": keep-alive\n")
 	s.identify(id)
 	s.text.WriteByte('\n')
+
 	return s.Flush()
 }
 
@@ -97,9 +103,11 @@ func (s *EventStream) Flush() error {
 		return nil
 	}
 	defer s.text.Reset()
+
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 	if _, err := s.w.Write(s.text.Bytes()); err != nil {
 		return err
 	}
+
 	return s.control.Flush()
 }

@@ -38,6 +38,7 @@ type Pools struct {
 // NewPools registers the metrics.
 func NewPools(config PoolsConfig, registry prometheus.Registerer) *Pools {
 	register := promauto.With(registry)
+
 	return &Pools{
 		config: config,
 		taken: register.NewGaugeVec(
@@ -56,6 +57,7 @@ func NewPools(config PoolsConfig, registry prometheus.Registerer) *Pools {
 // Pool returns a pool. setting is the variable that sets its size.
 func (p *Pools) Pool(name, setting string, size int) *Pool {
 	p.size.WithLabelValues(name).Set(float64(size))
+
 	return &Pool{name: name, setting: setting, size: size, share: p.config.ShareMax, by: map[string]int{},
 		shown:    p.taken.WithLabelValues(name),
 		whyShare: p.refused.WithLabelValues(name, "share"), whyFull: p.refused.WithLabelValues(name, "full")}
@@ -86,18 +88,22 @@ func (p *Pool) Take(holder string) *Problem { return p.Move("", holder) }
 func (p *Pool) Move(from, to string) *Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if from != "" {
 		p.free(from)
 	}
 	has := p.by[to]
+
 	left := p.size - p.taken + has // by the others
 	if p.taken < p.size && (has == 0 || float64(has+1) <= p.share*float64(left)) {
 		p.take(to)
 		return nil
 	}
+
 	if from != "" {
 		p.take(from)
 	}
+
 	problem := &Problem{Type: Kind("busy"), Title: "Your share is taken", Status: http.StatusTooManyRequests,
 		RetryAfter: time.Second,
 		Rule: fmt.Sprintf("at most %g of the %s that others leave, of %d (%s)", p.share, p.name,
@@ -112,6 +118,7 @@ func (p *Pool) Move(from, to string) *Problem {
 	problem.Detail = fmt.Sprintf(
 		"all %d %s (%s) are taken, %d of them by %s: nothing was done, try again after a pause", p.size, p.name,
 		p.setting, has, to)
+
 	return problem
 }
 
@@ -127,6 +134,7 @@ func (p *Pool) Free(holder string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free(holder)
+
 	if p.freed != nil {
 		close(p.freed)
 		p.freed = nil
@@ -138,9 +146,11 @@ func (p *Pool) Free(holder string) {
 func (p *Pool) Freed() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.freed == nil {
 		p.freed = make(chan struct{})
 	}
+
 	return p.freed
 }
 

@@ -57,6 +57,7 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(p.RetryAfter.Seconds()))))
 	}
+
 	if p.Challenge != "" {
 		w.Header().Set("WWW-Authenticate", p.Challenge)
 	}
@@ -85,17 +86,21 @@ func ReadJSON(body io.Reader, target any) *Problem {
 	defer bodies.Put(buffer) // nothing that was decoded, and no problem, holds a part of it
 	buffer.Reset()
 	_, err := buffer.ReadFrom(body)
+
 	text := buffer.Bytes()
 	if err == nil {
 		err = DecodeJSON(text, target)
 	}
+
 	if err == nil {
 		return nil
 	}
+
 	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
 		return &Problem{Type: Kind("too-large"), Title: "Request too large", Status: http.StatusRequestEntityTooLarge,
 			Detail: fmt.Sprintf("the body has more than %d bytes: send at most that", tooLarge.Limit)}
 	}
+
 	problem := &Problem{Type: Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest,
 		Detail: err.Error()}
 	switch wrong := err.(type) { //nolint:errorlint // encoding/json wraps none of them
@@ -114,6 +119,7 @@ func ReadJSON(body io.Reader, target any) *Problem {
 				placeIn(text, len(text))
 		}
 	}
+
 	return problem
 }
 
@@ -140,5 +146,6 @@ func described(t reflect.Type) string {
 	case reflect.Struct, reflect.Map:
 		return "an object"
 	}
+
 	return "a " + t.String()
 }

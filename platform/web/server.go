@@ -41,6 +41,7 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		return fmt.Errorf("HTTP_ADDRESS is %q: it must be host:port", c.Address)
 	}
+
 	return nil
 }
 
@@ -67,6 +68,7 @@ func Serve(config Config, listen host.Listen, handler http.Handler, log *zap.Log
 		Protocols: new(http.Protocols),
 	}}
 	s.http.Protocols.SetHTTP1(true) // no HTTP/2: ConnectionsMax would not bound its many requests in one connection
+
 	limited := netutil.LimitListener(listener, config.ConnectionsMax)
 	if config.Pools != nil {
 		limited = newDoorway(config, listener)
@@ -77,10 +79,12 @@ func Serve(config Config, listen host.Listen, handler http.Handler, log *zap.Log
 		if config.TLS != nil {
 			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") } // the certificate is in config.TLS
 		}
+
 		if err := serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the HTTP API stopped serving", zap.Error(err))
 		}
 	}()
+
 	return s, nil
 }
 

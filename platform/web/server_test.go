@@ -27,6 +27,7 @@ func startServer(t *testing.T, change func(*Config)) string {
 	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience,
 		BodyBytesMax: 1024, ConnectionsMax: 100}
 	change(&config)
+
 	s, err := Serve(config, host.System().Listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
 			Text string `json:"text"`
@@ -41,6 +42,7 @@ func startServer(t *testing.T, change func(*Config)) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
+
 	return s.Address()
 }
 
@@ -70,16 +72,19 @@ func TestABodyPastTheLimitIsRefused(t *testing.T) {
 				body = io.MultiReader(body) // its length is not known
 			}
 			client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+
 			response, err := client.Post("http://"+address+c.path, "application/json", body)
 			if err != nil {
 				t.Fatalf("%s with %d bytes: %v", c.path, c.bytes, err)
 			}
 			text, err := io.ReadAll(response.Body)
 			response.Body.Close()
+
 			if err != nil || response.StatusCode != c.status || !bytes.Contains(text, []byte(c.says)) {
 				t.Errorf("%s with %d bytes, chunked %v: %s %s %v, want %d", c.path, c.bytes, chunked, response.Status,
 					text, err, c.status)
 			}
+
 			var problem Problem
 			if c.status != 200 && (json.Unmarshal(text, &problem) != nil || problem.Status != c.status ||
 				problem.Type != Kind("too-large") ||
@@ -93,26 +98,31 @@ func TestABodyPastTheLimitIsRefused(t *testing.T) {
 // raw opens a connection and writes to it.
 func raw(t *testing.T, address, text string) net.Conn {
 	t.Helper()
+
 	connection, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { connection.Close() })
+
 	if _, err := io.WriteString(connection, text); err != nil {
 		t.Fatal(err)
 	}
+
 	return connection
 }
 
 // answered reads one response.
 func answered(connection net.Conn, within time.Duration) (status int, err error) {
 	_ = connection.SetReadDeadline(time.Now().Add(within))
+
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
 	if err != nil {
 		return 0, err
 	}
 	defer response.Body.Close()
 	_, err = io.Copy(io.Discard, response.Body)
+
 	return response.StatusCode, err
 }
 
@@ -120,6 +130,7 @@ const good = "POST / HTTP/1.1\r\nHost: liquida\r\nContent-Length: 2\r\n\r\n{}"
 
 func TestAHeaderPastTheLimitIsRefused(t *testing.T) {
 	address := startServer(t, func(*Config) {})
+
 	header := fmt.Sprintf("POST / HTTP/1.1\r\nHost: liquida\r\nX-Long: %s\r\nContent-Length: 2\r\n\r\n{}",
 		strings.Repeat("x", 2*headerBytesMax))
 	if status, err := answered(raw(t, address, header), patience); status != http.StatusRequestHeaderFieldsTooLarge {
@@ -138,6 +149,7 @@ func TestARequestThatDoesNotComeEndsTheConnection(t *testing.T) {
 	} {
 		connection := raw(t, address, begun)
 		_ = connection.SetReadDeadline(time.Now().Add(patience))
+
 		text, err := io.ReadAll(connection) // to the end of the connection
 		if err != nil || bytes.Contains(text, []byte("200 OK")) {
 			t.Errorf("%s: %q %v", name, text, err)
@@ -149,6 +161,7 @@ func TestARequestThatDoesNotComeEndsTheConnection(t *testing.T) {
 func TestConnectionsPastTheLimitWait(t *testing.T) {
 	address := startServer(t, func(c *Config) { c.ConnectionsMax = 2 })
 	var open []net.Conn
+
 	for range 2 {
 		connection := raw(t, address, good)
 		if status, err := answered(connection, patience); status != http.StatusOK {
@@ -156,11 +169,13 @@ func TestConnectionsPastTheLimitWait(t *testing.T) {
 		}
 		open = append(open, connection) // kept alive
 	}
+
 	third := raw(t, address, good)
 	if status, err := answered(third, 300*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a third connection is answered %d %v", status, err)
 	}
 	open[0].Close()
+
 	if status, err := answered(third, patience); status != http.StatusOK {
 		t.Errorf("after one of them has ended: %d %v", status, err)
 	}

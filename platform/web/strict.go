@@ -24,12 +24,15 @@ func DecodeJSON(text []byte, target any) error {
 		if wrong := decoder.Decode(target); wrong != nil {
 			return wrong
 		}
+
 		if rest := bytes.TrimLeft(text[decoder.InputOffset():], " \t\r\n"); len(rest) > 0 {
 			return &FieldError{Offset: len(text) - len(rest),
 				Detail: "something follows the JSON object: send one object and nothing else"}
 		}
+
 		return err
 	}
+
 	if string(bytes.TrimSpace(text)) == "null" { // encoding/json makes nothing of it
 		return &FieldError{Detail: "the body is null: send one JSON object"}
 	}
@@ -70,6 +73,7 @@ func (n *names) value(t reflect.Type) error {
 			n.at++
 		}
 	}
+
 	return nil
 }
 
@@ -79,6 +83,7 @@ func (n *names) elements(t reflect.Type) error {
 		t = t.Elem()
 	}
 	from, isObject := n.at, n.text[n.at] == '{'
+
 	element, fields := t, structFields{}
 	switch t.Kind() {
 	case reflect.Map, reflect.Slice, reflect.Array:
@@ -86,6 +91,7 @@ func (n *names) elements(t reflect.Type) error {
 	case reflect.Struct:
 		fields = fieldsOf(t)
 	}
+
 	n.at++
 	for seen := make([]string, 0, 8); ; {
 		switch n.space(); n.text[n.at] {
@@ -96,16 +102,20 @@ func (n *names) elements(t reflect.Type) error {
 			n.at++
 			continue
 		}
+
 		if !isObject {
 			if err := n.value(element); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		name, err := n.field(fields, &element, seen)
 		if err == nil {
 			err = n.value(element)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -120,6 +130,7 @@ func (n *names) field(fields structFields, element *reflect.Type, seen []string)
 	quoted := n.quoted()
 	known, is := fields.byName[string(quoted[1:len(quoted)-1])]
 	name := known.name
+
 	if !is { // as it stands, that is
 		var err error
 		if name, err = unquoted(quoted); err != nil {
@@ -127,14 +138,17 @@ func (n *names) field(fields structFields, element *reflect.Type, seen []string)
 		}
 		known, is = fields.byName[name]
 	}
+
 	n.path = append(n.path, name)
 	if err := n.clear(quoted); err != nil {
 		return "", err
 	}
+
 	if slices.Contains(seen, name) {
 		return "", &FieldError{n.where(), begins, fmt.Sprintf("field %q stands twice: send it once", name),
 			"a field that stands once"}
 	}
+
 	if fields.byName != nil {
 		if !is {
 			return "", &FieldError{n.where(), begins,
@@ -145,14 +159,17 @@ func (n *names) field(fields structFields, element *reflect.Type, seen []string)
 	}
 
 	n.space()
+
 	n.at++                                                      // the colon
 	if n.space(); n.text[n.at] == 'n' && fields.byName != nil { // encoding/json makes nothing of a null
 		if slices.Contains(fields.required, name) {
 			return "", missing(n.where(), begins)
 		}
+
 		return "", &FieldError{n.where(), begins,
 			fmt.Sprintf("field %q is null: give it a value, or leave it out", n.where()), "a field that is not null"}
 	}
+
 	return name, nil
 }
 
@@ -160,6 +177,7 @@ func join(path, name string) string {
 	if path == "" {
 		return name
 	}
+
 	return path + "." + name
 }
 
@@ -176,6 +194,7 @@ func (n *names) quoted() []byte {
 		}
 	}
 	n.at++
+
 	return n.text[from:n.at]
 }
 
@@ -186,15 +205,18 @@ func (n *names) clear(quoted []byte) error {
 	if !utf8.Valid(quoted) {
 		holds = "bytes that are not UTF-8"
 	}
+
 	for rest := quoted; holds == ""; {
 		at := bytes.IndexByte(rest, '\\')
 		if at < 0 {
 			return nil
 		}
+
 		if rest[at+1] != 'u' {
 			rest = rest[at+2:]
 			continue
 		}
+
 		switch unit := escaped(rest[at:]); {
 		case unit == 0:
 			holds = "a NUL character"
@@ -206,6 +228,7 @@ func (n *names) clear(quoted []byte) error {
 			rest = rest[at+6:]
 		}
 	}
+
 	return &FieldError{n.where(), n.at - len(quoted),
 		fmt.Sprintf("%s holds %s: send text in UTF-8", cmp.Or(n.where(), "the body"), holds),
 		"text in UTF-8 without NUL"}
@@ -216,10 +239,12 @@ func escaped(text []byte) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
 	}
+
 	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
 	if err != nil {
 		return -1
 	}
+
 	return rune(unit)
 }
 
@@ -229,6 +254,7 @@ func unquoted(quoted []byte) (text string, err error) {
 		return string(quoted[1 : len(quoted)-1]), nil
 	}
 	err = json.Unmarshal(quoted, &text)
+
 	return text, err
 }
 
@@ -256,6 +282,7 @@ func (f structFields) missing(seen []string, path string, offset int) error {
 			return missing(join(path, name), offset)
 		}
 	}
+
 	return nil
 }
 
@@ -268,15 +295,18 @@ func fieldsOf(t reflect.Type) structFields {
 		return fields.(structFields)
 	}
 	fields := structFields{byName: map[string]structField{}}
+
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		name = cmp.Or(name, field.Name)
+
 		fields.byName[name] = structField{name, field.Type}
 		if field.Tag.Get("required") == "true" {
 			fields.required = append(fields.required, name)
 		}
 	}
 	fieldsCache.Store(t, fields)
+
 	return fields
 }

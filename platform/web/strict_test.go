@@ -69,6 +69,7 @@ func TestAProblemSaysWhere(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", text, problem, want)
 		}
 	}
+
 	if problem := ReadJSON(strings.NewReader(
 		`{"payer": {"ispb": "\ud83d\ude00 \\u0000 \u00e9 \"\n"}, "payee": {"ispb": ""}}`),
 		new(strictOrder)); problem != nil {

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) { kit.Main(m, main) }
 func TestAnArchiverWaitsForItsDisk(t *testing.T) {
 	server, client := openLedger(t)
 	folder := t.TempDir()
+
 	inTheWay := filepath.Join(folder, "records") // where a folder must be
 	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -57,11 +58,13 @@ func TestAnArchiverWaitsForItsDisk(t *testing.T) {
 		return metric(t, p, "pix_archive_segments_total") == 1 &&
 			metric(t, p, "pix_archive_rows_waiting") == 501, p.Log()
 	})
+
 	totals, err := archive.Verify(store.Folder(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
 	if err != nil || totals.Records != 1000 || totals.Accounts != 2 {
 		t.Errorf("%+v %v", totals, err)
 	}
 	p.End(syscall.SIGTERM)
+
 	if p.ExitCode() != 0 {
 		t.Errorf("it ended with %d", p.ExitCode())
 	}
@@ -81,6 +84,7 @@ func TestTwoArchiversWaitForTheirBucket(t *testing.T) {
 	place := bucket.URL("archives/one")
 	folder := t.TempDir()
 	all := []*kit.Program{archiver(place), archiver(place), archiver(folder)}
+
 	in, err := store.Open(t.Context(), place)
 	if err != nil {
 		t.Fatal(err)
@@ -101,12 +105,14 @@ func TestTwoArchiversWaitForTheirBucket(t *testing.T) {
 
 	bucket.Kill()
 	refuse(t, client, 2000)
+
 	for _, p := range all[:2] {
 		p.AwaitNeed("archive", true)
 	}
 	bucket.Start()
 	bothHave(3000)
 	totals, _ := archived(in)
+
 	for _, p := range all {
 		p.AwaitReady()
 		kit.Await(t, "its archive's end", func() (bool, string) {
@@ -116,8 +122,10 @@ func TestTwoArchiversWaitForTheirBucket(t *testing.T) {
 	}
 	kit.RunCommand(t, nil, "go", "run", "../../client/liquida", "archive", "verify", place).Is(t, 0, "whole: ",
 		totals.Last.Chain)
+
 	for _, p := range all {
 		p.End(syscall.SIGTERM)
+
 		if p.ExitCode() != 0 {
 			t.Errorf("it ended with %d", p.ExitCode())
 		}
@@ -129,16 +137,19 @@ func TestAnArchiverMergesFinishedDays(t *testing.T) {
 	server, client := openLedger(t)
 	const day = 24 * time.Hour
 	at := uint64(time.Now().Add(-5 * day).UnixNano())
+
 	accounts := []tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)}
 	for i := range accounts {
 		flags := accounts[i].AccountFlags()
 		flags.Imported = true
 		accounts[i].Flags, accounts[i].Timestamp = flags.ToUint16(), at+uint64(i)
 	}
+
 	if results, err := client.CreateAccounts(accounts); err != nil || len(results) > 0 {
 		t.Fatal(results, err)
 	}
 	transfers := []tb.Transfer{ledger.Marker{}.Transfer()}
+
 	for range 4 {
 		id := pix.NewEndToEndID("99999999", time.Now(), rand.New(rand.NewPCG(at, 2))) //nolint:gosec // no secret
 		at += uint64(day)
@@ -146,6 +157,7 @@ func TestAnArchiverMergesFinishedDays(t *testing.T) {
 		last := &transfers[len(transfers)-1]
 		last.Timestamp = at
 	}
+
 	transfers[0].Timestamp = transfers[1].Timestamp - 1
 	for i := range transfers {
 		flags := transfers[i].TransferFlags()
@@ -163,12 +175,14 @@ func TestAnArchiverMergesFinishedDays(t *testing.T) {
 		kit.Await(t, "one file of each kind of "+day, func() (bool, string) {
 			files, err := filepath.Glob(filepath.Join(in.String(), "*", "day="+day, "*"))
 			merged := func(file string) bool { return strings.HasPrefix(filepath.Base(file), "day.") }
+
 			return err == nil && len(files) >= 2 && !slices.ContainsFunc(files, func(file string) bool {
 				return !merged(file)
 			}), fmt.Sprint(files)
 		})
 	}
 	p.AwaitReady()
+
 	totals, err := archive.Verify(in, func(archive.Manifest) {}, func(archive.DayEnd) {})
 	if err != nil || totals.Records < 5 {
 		t.Errorf("%+v %v", totals, err)
@@ -181,17 +195,20 @@ func openLedger(t *testing.T) (*ledgertest.Server, tigerbeetle.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
+
 	client, err := ledger.Connect(server.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
+
 	return server, client
 }
 
 // begin makes the accounts and the marker of a ledger.
 func begin(t *testing.T, client tigerbeetle.Client) {
 	t.Helper()
+
 	if results, err := client.CreateAccounts(
 		[]tb.Account{ledger.NewAccount(ledger.IssuanceAccount),
 			ledger.NewAccount(ledger.RefusalsAccount)}); err != nil || len(results) > 0 {
@@ -204,6 +221,7 @@ func begin(t *testing.T, client tigerbeetle.Client) {
 func refuse(t *testing.T, client tigerbeetle.Client, payments int) {
 	t.Helper()
 	var written []tb.Transfer
+
 	random := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano()))) //nolint:gosec // no secret
 	for range payments {
 		id := pix.NewEndToEndID("99999999", time.Now(), random)
@@ -214,6 +232,7 @@ func refuse(t *testing.T, client tigerbeetle.Client, payments int) {
 
 func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {
 	t.Helper()
+
 	if results, err := client.CreateTransfers(transfers); err != nil || len(results) > 0 {
 		t.Fatal(results, err)
 	}
@@ -221,15 +240,18 @@ func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {
 
 func metric(t *testing.T, p *kit.Program, name string) (value float64) {
 	t.Helper()
+
 	response, err := http.Get("http://" + p.Telemetry + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if rest, is := strings.CutPrefix(line, name+" "); is {
 			if _, err := fmt.Sscan(rest, &value); err != nil {
@@ -237,5 +259,6 @@ func metric(t *testing.T, p *kit.Program, name string) (value float64) {
 			}
 		}
 	}
+
 	return value
 }

@@ -16,10 +16,12 @@ import (
 
 func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 	folder := t.TempDir()
+
 	dir, digests := filepath.Join(folder, "keys"), filepath.Join(folder, "digests")
 	if err := keys.Make(dir, digests, []pix.ISPB{"10000001"}); err != nil {
 		t.Fatal(err)
 	}
+
 	all, err := keys.ReadAll(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -28,6 +30,7 @@ func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 	p.AwaitReady()
 	key, centralBank := all["10000001"], all[keys.CentralBank]
 	const profile = `{"accept_share": 0, "reject_codes": ["AC14"]}`
+
 	for _, c := range []struct {
 		authorization string
 		status        int
@@ -54,13 +57,16 @@ func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 		}
 	}
 	as := "Bearer " + centralBank
+
 	before := func() string { _, body := p.call("GET", "/v1/profiles", "", "Authorization", as); return body }
 	if shown := before(); strings.Contains(shown, "AC14") || !strings.Contains(shown, `"default/9003"`) {
 		t.Errorf("who was refused has changed the profiles: %s", shown)
 	}
+
 	if status, body := p.call("PUT", "/v1/profiles/default", profile, "Authorization", as); status != http.StatusOK {
 		t.Errorf("the central bank: %d %s", status, body)
 	}
+
 	if shown := before(); !strings.Contains(shown, "AC14") {
 		t.Errorf("what the central bank has put does not show: %s", shown)
 	}
@@ -77,6 +83,7 @@ func TestProfilesWithoutKeysAreServedOnLoopbackOnly(t *testing.T) {
 		t.Run(c.address+c.keysFile, func(t *testing.T) {
 			t.Setenv("HTTP_ADDRESS", c.address)
 			t.Setenv("HTTP_KEYS_FILE", c.keysFile)
+
 			config := &bank.Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9102"},
 				HTTP: web.Config{Address: "127.0.0.1:8081"}}
 			if err := settings.Parse(config); (err != nil) != (c.says != "") || err != nil &&

@@ -34,6 +34,7 @@ func (d *door) do(act, number string) {
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	from, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
 	switch {
 	case r.Header.Get("Authorization") == "Bearer key-of-10000001": // revoked
@@ -58,6 +59,7 @@ func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 	d.do("block", "2")
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
+
 	dir := t.TempDir()
 	for name, key := range map[string]string{"10000001": "key-of-10000001", "10000002": "key-of-10000002",
 		"central-bank": "never sent"} {
@@ -92,13 +94,16 @@ func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 	d.do("reopen", "1")
 	d.do("reopen", "2")
 	d.do("close", "2")
+
 	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		d.mu.Lock()
 		read := d.read
 		d.mu.Unlock()
+
 		if read == 9 {
 			break
 		}
+
 		if time.Now().After(until) {
 			t.Fatalf("%d of 9 acts were read", read)
 		}

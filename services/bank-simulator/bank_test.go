@@ -49,23 +49,28 @@ func startProgram(t testing.TB, b *kit.Broker, env ...string) *program {
 // call makes a request with a header, if its name and value are given.
 func (p *program) call(method, path, body string, header ...string) (int, string) {
 	p.t.Helper()
+
 	request, err := http.NewRequest(method, "http://"+p.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	if len(header) == 2 {
 		request.Header.Set(header[0], header[1])
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer response.Body.Close()
 	var text strings.Builder
+
 	buffer := make([]byte, 4096)
 	for {
 		n, err := response.Body.Read(buffer)
 		text.Write(buffer[:n])
+
 		if err != nil {
 			return response.StatusCode, text.String()
 		}
@@ -92,11 +97,13 @@ func newAsker(t testing.TB, b *kit.Broker) *asker {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		for ctx.Err() == nil {
 			a.client.PollFetches(ctx).EachRecord(a.collect)
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
+
 	return a
 }
 
@@ -108,9 +115,11 @@ func (a *asker) collect(record *kgo.Record) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if record.Partition != partitionOf(response.EndToEndId) {
 		a.misled++
 	}
+
 	if string(record.Key) != response.EndToEndId {
 		a.t.Errorf("a response to %s has the key %s", response.EndToEndId, record.Key)
 	}
@@ -122,6 +131,7 @@ func partitionOf(id string) int32 { return int32(id[len(id)-1]) % partitions }
 
 func (a *asker) request(branch string) *pixv1.AuthorizationRequest {
 	id := pix.NewEndToEndID("10000001", time.Now(), a.random).String()
+
 	return &pixv1.AuthorizationRequest{
 		EndToEndId: id, AmountCentavos: 1, ReplyPartition: partitionOf(id),
 		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
@@ -131,6 +141,7 @@ func (a *asker) request(branch string) *pixv1.AuthorizationRequest {
 
 func (a *asker) ask(requests ...*pixv1.AuthorizationRequest) {
 	a.t.Helper()
+
 	for _, request := range requests {
 		value, err := request.MarshalVT()
 		if err != nil {
@@ -139,6 +150,7 @@ func (a *asker) ask(requests ...*pixv1.AuthorizationRequest) {
 		a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: request.ReplyPartition,
 			Key: []byte(request.EndToEndId), Value: value})
 	}
+
 	if err := a.client.Flush(context.Background()); err != nil {
 		a.t.Fatal(err)
 	}
@@ -161,6 +173,7 @@ func (a *asker) awaitResponses(each int, requests ...*pixv1.AuthorizationRequest
 		defer a.mu.Unlock()
 		responses = responses[:0]
 		missing := 0
+
 		for _, request := range requests {
 			got := a.responses[request.EndToEndId]
 			if len(got) < each {
@@ -169,11 +182,14 @@ func (a *asker) awaitResponses(each int, requests ...*pixv1.AuthorizationRequest
 			}
 			responses = append(responses, got...)
 		}
+
 		return missing == 0, fmt.Sprintf("%d of %d requests do not have %d responses", missing, len(requests), each)
 	})
+
 	if a.misled > 0 {
 		a.t.Errorf("%d responses came to another partition than the one asked for", a.misled)
 	}
+
 	return responses
 }
 
@@ -182,11 +198,13 @@ func (a *asker) check(requests []*pixv1.AuthorizationRequest, want func(*pixv1.A
 	a.t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	for _, request := range requests {
 		for _, response := range a.responses[request.EndToEndId] {
 			if response.Ispb != request.Payee.Ispb {
 				a.t.Fatalf("%s: response of %s, want %s", request.EndToEndId, response.Ispb, request.Payee.Ispb)
 			}
+
 			if got := response.Status.String() + response.ReasonCode; got != want(request) {
 				a.t.Fatalf("%s: %s, want %s", request.EndToEndId, got, want(request))
 			}
@@ -216,15 +234,18 @@ func TestItRespondsAsTheBranchesOfTheSandboxSay(t *testing.T) {
 	all := []*pixv1.AuthorizationRequest{silent, late, plain, blocked, closed}
 	a.ask(all...)
 	a.awaitResponses(1, plain, late, blocked, closed)
+
 	if took := time.Since(asked); took < 300*time.Millisecond {
 		t.Errorf("the late response came after %v, want at least 300ms", took)
 	}
 	want := map[*pixv1.AuthorizationRequest]string{plain: accepted, late: accepted, blocked: rejected + "AC06",
 		closed: rejected + "AC07"}
 	a.check(all, func(r *pixv1.AuthorizationRequest) string { return want[r] })
+
 	if len(a.responses[silent.EndToEndId]) > 0 {
 		t.Error("the silent branch responded")
 	}
+
 	for _, line := range []string{
 		`pix_simulator_answers_total{ispb="10000002",reason="",status="ACSP"} 2`,
 		`pix_simulator_answers_total{ispb="10000002",reason="AC06",status="RJCT"} 1`,
@@ -244,10 +265,12 @@ func (p *program) metrics() string {
 		return err.Error()
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body) // not as it came: there chunks may end within a line
 	if err != nil {
 		return err.Error()
 	}
+
 	return string(text)
 }
 
@@ -265,6 +288,7 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 	}
 	put := func(path, profile string) {
 		t.Helper()
+
 		if status, body := p.call("PUT", path, profile); status != http.StatusOK {
 			t.Fatalf("PUT %s: %d %s", path, status, body)
 		}
@@ -276,16 +300,19 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 	ask(2, accepted)
 	put("/v1/profiles/10000002/0001", `{"accept_share": 0, "reject_codes": ["AC06"]}`)
 	ask(1, rejected+"AC06")
+
 	for _, path := range []string{"/v1/profiles/10000002/0001", "/v1/profiles/10000002", "/v1/profiles/default"} {
 		if status, body := p.call("DELETE", path, ""); status != http.StatusNoContent {
 			t.Fatalf("DELETE %s: %d %s", path, status, body)
 		}
 	}
 	ask(1, accepted)
+
 	if status, body := p.call("GET", "/v1/profiles/default/9003", ""); status != http.StatusOK ||
 		!strings.Contains(body, "AC06") {
 		t.Errorf("GET a profile: %d %s", status, body)
 	}
+
 	if status, body := p.call("GET", "/v1/profiles/10000002", ""); status != http.StatusNotFound {
 		t.Errorf("GET a profile that is gone: %d %s", status, body)
 	}
@@ -294,6 +321,7 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 	if _, err := decision.NewCatalog(shown, 0, 10); err != nil {
 		t.Errorf("%s: %v", shown, err)
 	}
+
 	for _, c := range []struct {
 		path, body string
 		status     int
@@ -315,6 +343,7 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 		if status != c.status {
 			t.Errorf("PUT %s %.40s: %d %s, want %d", c.path, c.body, status, body, c.status)
 		}
+
 		for _, text := range c.says {
 			if !strings.Contains(body, text) {
 				t.Errorf("PUT %s %.40s: %s, want %s in it", c.path, c.body, body, text)
@@ -330,12 +359,14 @@ func TestKilledUnderLoadItRespondsToEverythingAfterARestartAndTheSame(t *testing
 	p.AwaitReady()
 	a := newAsker(t, b)
 	var requests []*pixv1.AuthorizationRequest
+
 	const rounds, each = 20, 1000
 	for round := range rounds {
 		for range each {
 			requests = append(requests, a.request("0001"))
 		}
 		a.ask(requests[round*each:]...)
+
 		if round%8 == 4 {
 			// Some responses are sent, some are not due, and some requests were not fetched.
 			a.awaitResponses(1, requests[round*each])
@@ -360,11 +391,13 @@ func TestKilledUnderLoadItRespondsToEverythingAfterARestartAndTheSame(t *testing
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		missing := 0
+
 		for id, got := range a.responses {
 			if len(got) <= before[id] {
 				missing++
 			}
 		}
+
 		return missing == 0, fmt.Sprint(missing, " missing")
 	})
 	kinds := map[string]int{}
@@ -373,6 +406,7 @@ func TestKilledUnderLoadItRespondsToEverythingAfterARestartAndTheSame(t *testing
 		kinds[first.ReasonCode]++
 		return first.Status.String() + first.ReasonCode
 	})
+
 	if len(kinds) != 3 {
 		t.Errorf("responses by reason %v, want acceptances, AC06 and AC07", kinds)
 	}
@@ -410,6 +444,7 @@ func TestAResponseThatKafkaRefusesDoesNotStopTheOthers(t *testing.T) {
 	a := newAsker(t, b)
 	nowhere, plain := a.request("0001"), a.request("0001")
 	nowhere.ReplyPartition = 99
+
 	value, err := nowhere.MarshalVT()
 	if err != nil {
 		t.Fatal(err)
@@ -428,6 +463,7 @@ func TestAnOrderlyStopCommitsAndRespondsToNothingTwice(t *testing.T) {
 	p := startProgram(t, b, "SIMULATOR_COMMIT_INTERVAL=1m")
 	p.AwaitReady()
 	a := newAsker(t, b)
+
 	var requests []*pixv1.AuthorizationRequest
 	for range 1000 {
 		requests = append(requests, a.request("0001"))
@@ -435,12 +471,14 @@ func TestAnOrderlyStopCommitsAndRespondsToNothingTwice(t *testing.T) {
 	a.ask(requests...)
 	a.awaitResponses(1, requests...)
 	p.End(syscall.SIGTERM)
+
 	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 	p = startProgram(t, b)
 	p.AwaitReady()
 	marker := []*pixv1.AuthorizationRequest{}
+
 	for partition := range int32(partitions) { // once these have responses, everything that comes again has come
 		request := a.request("0001")
 		for request.ReplyPartition != partition {
@@ -450,6 +488,7 @@ func TestAnOrderlyStopCommitsAndRespondsToNothingTwice(t *testing.T) {
 	}
 	a.ask(marker...)
 	a.awaitResponses(1, marker...)
+
 	for _, request := range requests {
 		if n := len(a.responses[request.EndToEndId]); n != 1 {
 			t.Fatalf("%s got %d responses", request.EndToEndId, n)
@@ -470,6 +509,7 @@ func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 		return strings.Contains(problems, "no broker"), problems
 	})
 	b.Start()
+
 	if _, err := kadm.NewClient(b.Client()).CreateTopics(context.Background(), partitions, 1, nil,
 		bothTopics...); err != nil {
 		t.Fatal(err)
@@ -493,6 +533,7 @@ func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 	b.Stop()
 	stopping := time.Now()
 	p.End(syscall.SIGTERM)
+
 	if took := time.Since(stopping); took > 15*time.Second {
 		t.Errorf("stopping took %v without a broker", took)
 	}
@@ -504,8 +545,10 @@ func BenchmarkResponses(bench *testing.B) {
 	b := startBroker(bench, bothTopics...)
 	a := newAsker(bench, b)
 	const count = 500_000
+
 	for bench.Loop() {
 		bench.StopTimer()
+
 		requests := make([]*pixv1.AuthorizationRequest, count)
 		for i := range requests {
 			requests[i] = a.request("0001")

@@ -18,6 +18,7 @@ func TestEachBankSealsItsAnswers(t *testing.T) {
 	if err := keys.MakeSeals(file, []pix.ISPB{"10000001", "10000002"}); err != nil {
 		t.Fatal(err)
 	}
+
 	seals, err := keys.ReadSeals(file)
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +27,7 @@ func TestEachBankSealsItsAnswers(t *testing.T) {
 	startProgram(t, b, "ANSWER_KEYS_FILE="+file)
 	a := newAsker(t, b)
 	var requests []*pixv1.AuthorizationRequest
+
 	for i := range 20 {
 		request := a.request([]string{"0001", "9003"}[i%2])
 		if i%4 > 1 {
@@ -37,11 +39,13 @@ func TestEachBankSealsItsAnswers(t *testing.T) {
 	a.awaitResponses(1, requests...)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	for _, record := range a.records {
 		var answer pixv1.AuthorizationResponse
 		if err := answer.UnmarshalVT(record.Value); err != nil {
 			t.Fatal(err)
 		}
+
 		if len(record.Headers) != 1 || record.Headers[0].Key != keys.SealHeader ||
 			!seals.Genuine(pix.ISPB(answer.Ispb), record.Value, record.Headers[0].Value) {
 			t.Errorf("the answer to %s does not have the seal of %s", answer.EndToEndId, answer.Ispb)
@@ -56,6 +60,7 @@ func TestTheFileOfSecretsIsReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "answers")
 	with := func(banks ...pix.ISPB) {
 		t.Helper()
+
 		if err := keys.MakeSeals(file, banks); err != nil {
 			t.Fatal(err)
 		}
@@ -68,24 +73,28 @@ func TestTheFileOfSecretsIsReadAgain(t *testing.T) {
 		request := a.request("0001")
 		request.Payee.Ispb = bank
 		a.ask(request)
+
 		return request
 	}
 	// newest reports whether 10000009 has answered with the seal of its first secret.
 	newest := func() (bool, string) {
 		t.Helper()
 		ask("10000009")
+
 		seals, err := keys.ReadSeals(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
+
 		for _, record := range a.records {
 			if by, genuine := seals.SealedBy("10000009", record.Value, record.Headers[0].Value); genuine &&
 				by == seals.Fingerprints("10000009")[0] {
 				return true, ""
 			}
 		}
+
 		return false, ""
 	}
 	first := ask("10000009")
@@ -101,14 +110,17 @@ func TestTheFileOfSecretsIsReadAgain(t *testing.T) {
 		}
 	}
 	a.mu.Unlock()
+
 	if err := errors.Join(keys.AddSeal(file, "10000009"), keys.PreferNewSeal(file, "10000009")); err != nil {
 		t.Fatal(err)
 	}
 	kit.Await(t, "the new secret", newest)
+
 	good, err := os.ReadFile(file)
 	if err == nil {
 		err = os.WriteFile(file, []byte("10000009 half a li"), 0o600)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +128,7 @@ func TestTheFileOfSecretsIsReadAgain(t *testing.T) {
 		a.awaitResponses(1, ask("10000009")) // by the secrets of before
 		return strings.Contains(p.Log(), "cannot be read"), ""
 	})
+
 	if err := os.WriteFile(file, good, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ func some(a *asker) (requests []*pixv1.AuthorizationRequest) {
 	for range 20 {
 		requests = append(requests, a.request("0001"))
 	}
+
 	return requests
 }
 
@@ -29,6 +30,7 @@ func TestATopicMadeAnewIsUsedAsItIs(t *testing.T) {
 			p := startProgram(t, b)
 			p.AwaitNeed("assignment", false)
 			p.AwaitNeed("topics", false)
+
 			before := newAsker(t, b)
 			for range 3 { // so that the banks have committed something
 				request := before.request("0001")
@@ -37,6 +39,7 @@ func TestATopicMadeAnewIsUsedAsItIs(t *testing.T) {
 			}
 			admin := kadm.NewClient(b.Client())
 			_, err := admin.DeleteTopic(t.Context(), topic)
+
 			_, err2 := admin.CreateTopic(t.Context(), partitions, 1, nil, topic)
 			if err := errors.Join(err, err2); err != nil {
 				t.Fatal(err)
@@ -44,6 +47,7 @@ func TestATopicMadeAnewIsUsedAsItIs(t *testing.T) {
 			after := newAsker(t, b)
 			requests := some(after)
 			after.ask(requests...)
+
 			if topic == stream.AuthorizationRequests {
 				after.awaitResponses(1, requests...)
 			}

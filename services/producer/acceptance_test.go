@@ -28,6 +28,7 @@ const (
 // published reads this many records of pix.payments.
 func published(t *testing.T, b *kit.Broker, count int) []*kgo.Record {
 	t.Helper()
+
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.ConsumeTopics(stream.Payments),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -36,6 +37,7 @@ func published(t *testing.T, b *kit.Broker, count int) []*kgo.Record {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
 	defer cancel()
+
 	var records []*kgo.Record
 	for len(records) < count {
 		fetches := client.PollFetches(ctx)
@@ -44,6 +46,7 @@ func published(t *testing.T, b *kit.Broker, count int) []*kgo.Record {
 		}
 		records = append(records, fetches.Records()...)
 	}
+
 	return records
 }
 
@@ -53,10 +56,12 @@ func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
 	p := startProgram(t, b, aLedger(t))
 	p.AwaitNeed("kafka", false)
 	before := time.Now().Truncate(time.Millisecond)
+
 	first := p.call("POST", "/v1/payments", valid)
 	if first.code != http.StatusAccepted || string(first.Status) != `"accepted"` {
 		t.Fatalf("%d %s", first.code, first.text)
 	}
+
 	id, err := pix.ParseEndToEndID(first.EndToEndID)
 	if err != nil || id.Payer() != "10000001" {
 		t.Fatalf("made the id %q: %v", first.EndToEndID, err)
@@ -68,26 +73,31 @@ func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
 	if again.code != http.StatusAccepted || again.EndToEndID != first.EndToEndID {
 		t.Fatalf("%d %s", again.code, again.text)
 	}
+
 	records := published(t, b, 2)
 	for i, record := range records {
 		order := &pixv1.PaymentOrder{}
 		if err := order.UnmarshalVT(record.Value); err != nil {
 			t.Fatal(err)
 		}
+
 		if string(record.Key) != first.EndToEndID || order.EndToEndId != first.EndToEndID ||
 			order.AmountCentavos != 12345 ||
 			order.Payer.GetNumber() != "1" || order.Payee.GetIspb() != "10000002" ||
 			order.RemittanceInformation != []string{"", "obrigado"}[i] {
 			t.Errorf("record %d: key %s, %v", i, record.Key, order)
 		}
+
 		if order.AcceptedAtUnixMs < before.UnixMilli() || order.AcceptedAtUnixMs > record.Timestamp.UnixMilli() {
 			t.Errorf("record %d: accepted at %d, sent from %d to %d", i, order.AcceptedAtUnixMs, before.UnixMilli(),
 				record.Timestamp.UnixMilli())
 		}
+
 		if i > 0 && record.Partition != records[0].Partition {
 			t.Error("the same payment went to two partitions")
 		}
 	}
+
 	if again := p.call("GET", "/v1/payments/"+first.EndToEndID, ""); again.code != http.StatusNotFound {
 		t.Errorf("a status before an engine has it: %d %s", again.code, again.text)
 	}
@@ -99,6 +109,7 @@ func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 	p := startProgram(t, b, aLedger(t))
 	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
+
 	with := func(fields string) string { return `{"payer": ` + payer + `, "payee": ` + payee + `, ` + fields + `}` }
 	for _, c := range []struct {
 		name, body         string
@@ -172,6 +183,7 @@ func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 				got.contentType != "application/problem+json" || got.Type == "" || got.Title == "" {
 				t.Errorf("%d %s %s, want a problem with %d", got.code, got.contentType, got.text, c.code)
 			}
+
 			if got.Field != c.field || !strings.Contains(string(got.Value), c.value) ||
 				!strings.Contains(got.Detail, c.says) || got.Code != c.reason {
 				t.Errorf("%s, want field %q, value %s, code %q and %q in the detail", got.text, c.field, c.value,
@@ -179,6 +191,7 @@ func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 			}
 		})
 	}
+
 	if got := p.call("GET", "/v1/payments/E1", ""); got.code != 422 || got.Field != "end_to_end_id" ||
 		string(got.Value) != `"E1"` || got.Code != "FF08" {
 		t.Errorf("%d %s", got.code, got.text)
@@ -190,6 +203,7 @@ func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, aLedger(t), "PUBLISH_TIMEOUT=1s", "PAYMENTS_IN_FLIGHT_MAX=20")
 	p.AwaitNeed("kafka", false)
+
 	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
 		t.Fatalf("%d %s", got.code, got.text)
 	}
@@ -197,21 +211,26 @@ func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 	p.AwaitNeed("kafka", true)
 	// Many at once: each ends in time, and those above the limit end at once.
 	ids := make(chan string, 100)
+
 	var calls sync.WaitGroup
 	for range cap(ids) {
 		calls.Go(func() {
 			started := time.Now()
 			got := p.call("POST", "/v1/payments", valid)
+
 			if took := time.Since(started); took > 5*time.Second {
 				t.Errorf("it took %v, want about 1s", took)
 			}
+
 			if got.code != http.StatusServiceUnavailable && got.code != http.StatusTooManyRequests ||
 				got.retryAfter == "" {
 				t.Errorf("%d %s Retry-After %q, want 503 or 429", got.code, got.text, got.retryAfter)
 			}
+
 			if _, err := pix.ParseEndToEndID(got.EndToEndID); err != nil {
 				t.Errorf("%s names no payment: %v", got.text, err)
 			}
+
 			if got.code == http.StatusServiceUnavailable {
 				ids <- got.EndToEndID
 			}
@@ -219,12 +238,14 @@ func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 	}
 	calls.Wait()
 	close(ids)
+
 	if len(ids) == 0 || len(ids) == cap(ids) {
 		t.Errorf("%d of %d with an unknown fate, want some, and some refused by the limit of 20", len(ids), cap(ids))
 	}
 	b.Start()
 	p.AwaitNeed("kafka", false)
 	sent := 0
+
 	for id := range ids {
 		body := `{"end_to_end_id": "` + id + `", ` + valid[1:]
 		kit.Await(t, "the payment to be accepted", func() (bool, string) {
@@ -251,14 +272,17 @@ func TestStoppingFinishesWhatIsInFlight(t *testing.T) {
 	})
 	_ = p.Process.Process.Signal(syscall.SIGTERM)
 	b.Start()
+
 	if got := <-answer; got.code != http.StatusAccepted {
 		t.Errorf("%d %s", got.code, got.text)
 	}
+
 	select {
 	case <-p.Exited:
 	case <-time.After(kit.Patience):
 		t.Fatal("it does not end")
 	}
+
 	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
@@ -277,6 +301,7 @@ func TestStoppingDoesNotWaitForAnAbsentKafka(t *testing.T) {
 		if response, err := http.Post("http://"+p.HTTP+"/v1/payments", "application/json",
 			strings.NewReader(valid)); err == nil {
 			response.Body.Close()
+
 			if response.StatusCode != http.StatusServiceUnavailable {
 				t.Errorf("%s without Kafka", response.Status)
 			}
@@ -287,6 +312,7 @@ func TestStoppingDoesNotWaitForAnAbsentKafka(t *testing.T) {
 		return strings.Contains(text, "pix_producer_requests_in_flight 1\n"), text
 	})
 	p.End(syscall.SIGTERM)
+
 	if said := p.Log(); !strings.Contains(said, "1 payments were not acknowledged by Kafka") {
 		t.Error("it waited until the payment had failed, or says nothing of it")
 	}
@@ -298,10 +324,12 @@ func (p *program) metrics() string {
 		return err.Error()
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err.Error()
 	}
+
 	return string(text)
 }
 
@@ -316,6 +344,7 @@ func BenchmarkAccept(bench *testing.B) {
 	var left sync.WaitGroup
 	work := make(chan struct{}, atOnce)
 	bench.ResetTimer()
+
 	for range atOnce {
 		left.Go(func() {
 			for range work {
@@ -327,12 +356,14 @@ func BenchmarkAccept(bench *testing.B) {
 				}
 				_, _ = io.Copy(io.Discard, response.Body)
 				response.Body.Close()
+
 				if response.StatusCode != http.StatusAccepted {
 					bench.Errorf("%s", response.Status)
 				}
 			}
 		})
 	}
+
 	for range bench.N {
 		work <- struct{}{}
 	}

@@ -23,22 +23,27 @@ import (
 // get reads an answer that must be 200.
 func get[B any](t *testing.T, p *program, path string) (body B) {
 	t.Helper()
+
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.HTTP+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	response, err := p.do(http.DefaultClient, request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body)
 	if err == nil {
 		err = json.Unmarshal(text, &body)
 	}
+
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("GET %s: %s %s %v", path, response.Status, text, err)
 	}
+
 	return body
 }
 
@@ -57,6 +62,7 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 	payer, payee := accountPath(content.Payer), accountPath(content.Payee)
 	check := func(path string, want query.Balance) {
 		t.Helper()
+
 		if got := get[query.AccountBalance](t, p, path); got.Balance != want ||
 			"/v1/accounts/"+got.ISPB+"/"+got.Branch+"/"+got.Number != path {
 			t.Errorf("%s: %+v, want %+v", path, got, want)
@@ -70,10 +76,12 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 	write(t, client, ledger.AppendPost(nil, id, false))
 	check(payer, balance(999_900, 0, 0, 999_900))
 	check(payee, balance(100, 0, 0, 100))
+
 	if got := p.call("GET", "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/99",
 		""); got.code != http.StatusNotFound || got.Field != "account" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
+
 	for _, path := range []string{"/v1/accounts/1/0001/1", "/v1/accounts/10000001/1/1", "/v1/accounts/10000001/0001/01",
 		payer + "/statement?limit=0", payer + "/statement?limit=x", payer + "/statement?cursor=-1",
 		"/v1/participants/1", "/v1/participants?limit=1000000"} {
@@ -90,6 +98,7 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
+
 	settled, voided := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
 		pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	for _, id := range []pix.EndToEndID{settled, voided} {
@@ -105,14 +114,17 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 		fmt.Sprint("held debit 100 1 ", settled, " "),
 		"posted credit 1000000 9  ",
 	}
+
 	for limit := 1; limit <= 6; limit++ { // the lines do not depend on the pages
 		var got []string
 		before := time.Now().Add(time.Hour)
+
 		for cursor := ""; ; {
 			page := get[query.Statement](t, p, fmt.Sprintf("%s?limit=%d%s", path, limit, cursor))
 			if len(page.Lines) > limit {
 				t.Errorf("%d lines in a page of %d", len(page.Lines), limit)
 			}
+
 			for _, line := range page.Lines {
 				got = append(got, fmt.Sprint(line.Kind, " ", line.Direction, " ", line.AmountCentavos, " ", line.Code,
 					" ", line.EndToEndID, " ", line.ReasonCode))
@@ -121,24 +133,29 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 				}
 				before = line.At
 			}
+
 			if page.NextCursor == "" {
 				break
 			}
 			cursor = "&cursor=" + page.NextCursor
 		}
+
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("in pages of %d: %q, want %q", limit, got, want)
 		}
 	}
+
 	idle := ledger.NewAccount(
 		ledger.CustomerAccount(pix.Account{ISPB: content.Payer.ISPB, Branch: "0001", Number: "2"}))
 	if results, err := client.CreateAccounts([]tb.Account{idle}); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
 	}
+
 	if page := get[query.Statement](t, p,
 		"/v1/accounts/"+string(content.Payer.ISPB)+"/0001/2/statement"); len(page.Lines) != 0 || page.NextCursor != "" {
 		t.Errorf("an account without movements: %+v", page)
 	}
+
 	if got := p.call("GET", "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/99/statement",
 		""); got.code != http.StatusNotFound {
 		t.Errorf("%d %s", got.code, got.text)
@@ -150,6 +167,7 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	t.Helper()
 	marker := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos,
 		ReserveCentavos: p.ReserveCentavos}
+
 	opened := []tb.Account{marker.Issuance()}
 	for _, id := range []ledger.AccountID{ledger.RefusalsAccount, ledger.RegisterAccount,
 		ledger.AllowanceSourceAccount} {
@@ -167,6 +185,7 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 			move(ledger.TransitAccount(account.ISPB), ledger.CustomerAccount(account), deposit)
 		}
 	}
+
 	for bank := range p.Banks {
 		psp := p.Bank(bank)
 		for _, id := range []ledger.AccountID{ledger.ReserveAccount(psp), ledger.TransitAccount(psp),
@@ -180,13 +199,16 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 				ByCentralBank: true})
 		funding = ledger.AppendAct(funding, keys.CentralBank, "join-"+string(psp),
 			ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})
+
 		for _, branch := range sandbox.SpecialBranches {
 			customer(p.Special(bank, branch))
 		}
 	}
+
 	for i := range p.Customers {
 		customer(p.Customer(i))
 	}
+
 	if results, err := client.CreateAccounts(opened); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
 	}
@@ -199,6 +221,7 @@ func nothingIsToldFromAnEmptyLedger(t *testing.T, l *ledgertest.Server) {
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("register", false)
+
 	if got := p.call("GET", "/v1/participants", ""); got.code != http.StatusServiceUnavailable ||
 		!strings.Contains(got.Detail, "run bootstrap") {
 		t.Errorf("participants of an empty ledger: %d %s", got.code, got.text)
@@ -211,6 +234,7 @@ func aParticipantsBooksAgree(t *testing.T, l *ledgertest.Server, client tigerbee
 	p.AwaitNeed("ledger", false)
 	check := func(ispb string, reserve, transit query.Balance) {
 		t.Helper()
+
 		got := get[query.Participant](t, p, "/v1/participants/"+ispb)
 		if got.ISPB != ispb || got.Reserve != reserve || got.Transit != transit || got.Books == nil ||
 			!got.Books.Holds || got.Books.DifferenceCentavos != 0 {
@@ -226,16 +250,19 @@ func aParticipantsBooksAgree(t *testing.T, l *ledgertest.Server, client tigerbee
 	check("10000001", balance(9900, 0, 0, 9900), balance(-22_900, 0, 0, -22_900))
 	check("10000002", balance(10_100, 0, 0, 10_100), balance(-22_100, 0, 0, -22_100))
 	var all []string
+
 	for cursor := ""; ; {
 		page := get[query.ParticipantPage](t, p, "/v1/participants?limit=2"+cursor)
 		for _, one := range page.Participants {
 			all = append(all, one.ISPB)
 		}
+
 		if page.NextCursor == "" {
 			break
 		}
 		cursor = "&cursor=" + page.NextCursor
 	}
+
 	if fmt.Sprint(all) != "[10000001 10000002 10000003]" {
 		t.Errorf("the participants are %v", all)
 	}
@@ -247,12 +274,14 @@ func aParticipantsBooksAgree(t *testing.T, l *ledgertest.Server, client tigerbee
 				Ledger: ledger.Ledger, Code: 99}})
 	}
 	move(ledger.TransitAccount("10000003"), ledger.RefusalsAccount)
+
 	if got := get[query.Participant](t, p, "/v1/participants/10000003"); got.Books.Holds ||
 		got.Books.DifferenceCentavos != -1 {
 		t.Errorf("a breach of the law is reported as %+v", got.Books)
 	}
 	move(ledger.RefusalsAccount, ledger.TransitAccount("10000003"))
 	check("10000003", balance(10_000, 0, 0, 10_000), balance(-22_000, 0, 0, -22_000))
+
 	if got := p.call("GET", "/v1/participants/99999999", ""); got.code != http.StatusNotFound {
 		t.Errorf("%d %s", got.code, got.text)
 	}

@@ -28,17 +28,20 @@ import (
 // openRegister creates the central bank's accounts, unless they are there.
 func openRegister(t *testing.T, client tigerbeetle.Client) {
 	t.Helper()
+
 	var accounts []tb.Account
 	for _, id := range []tb.Uint128{ledger.IssuanceAccount, ledger.RefusalsAccount, ledger.RegisterAccount,
 		ledger.AllowanceSourceAccount} {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
+
 	results, err := client.CreateAccounts(accounts)
 	for _, result := range results {
 		if result.Result != tb.AccountExists {
 			t.Fatalf("%v", results)
 		}
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +55,11 @@ func put[B any](t *testing.T, p *program, path, body string) (done B) {
 		got = p.call("PUT", path, body)
 		return got.code != http.StatusServiceUnavailable, got.text
 	})
+
 	if err := json.Unmarshal([]byte(got.text), &done); err != nil || got.code != http.StatusOK {
 		t.Fatalf("PUT %s %s: %d %s %v", path, body, got.code, got.text, err)
 	}
+
 	return done
 }
 
@@ -84,6 +89,7 @@ func newBank(t *testing.T, p *program) pix.Account {
 	p.onParticipant(t, account.ISPB, "in", liquidity)
 	p.onAccount(t, account, "open", `{"act": "open"}`)
 	p.onAccount(t, account, "deposit", `{"act": "deposit", "amount_centavos": 50000}`)
+
 	return account
 }
 
@@ -96,6 +102,7 @@ func startForActs(t *testing.T, env ...string) (*program, *kit.Broker, tigerbeet
 	p := startProgram(t, b, l, env...)
 	p.AwaitNeed("kafka", false)
 	p.AwaitNeed("register", false)
+
 	return p, b, client
 }
 
@@ -103,6 +110,7 @@ func payment(payer, payee pix.Account) string {
 	named := func(a pix.Account) string {
 		return fmt.Sprintf(`{"ispb": %q, "branch": %q, "number": %q}`, a.ISPB, a.Branch, a.Number)
 	}
+
 	return `{"payer": ` + named(payer) + `, "payee": ` + named(payee) + `, "amount_centavos": 12345}`
 }
 
@@ -114,6 +122,7 @@ func TestABankJoinsAndWorks(t *testing.T) {
 	other := ownBanks().Payee
 	check := func(state string, reserve, transit int64) {
 		t.Helper()
+
 		got := get[query.Participant](t, p, "/v1/participants/"+string(psp))
 		if got.State != state || got.Reserve != balance(reserve, 0, 0, reserve) ||
 			got.Transit != balance(transit, 0, 0, transit) || got.Books == nil || !got.Books.Holds ||
@@ -124,22 +133,26 @@ func TestABankJoinsAndWorks(t *testing.T) {
 	check("active", 100_000, -50_000)
 	pays := func(code int) {
 		t.Helper()
+
 		if got := p.call("POST", "/v1/payments", payment(account, other)); got.code != code || code != 202 &&
 			(got.Field != "payer" || got.Rule == "" || !strings.Contains(string(got.Value), string(psp))) {
 			t.Errorf("%d %s, want %d", got.code, got.text, code)
 		}
 	}
 	pays(202)
+
 	for _, c := range []struct{ act, state string }{{"block", "blocked"}, {"close", "closed"}} {
 		if done := p.onAccount(t, account, c.act, `{"act": "`+c.act+`"}`); done.Account.State != c.state ||
 			done.Act.Act != c.act || done.Act.By != string(psp) || done.Act.At.IsZero() {
 			t.Errorf("%+v", done)
 		}
 		pays(422) // at once: who has done an act here sees it here
+
 		if _, _, _, text := p.as("", "POST", batchPath, payment(account, other)+"\n"); !strings.Contains(text,
 			`"status":422`) || !strings.Contains(text, "account-not-open") {
 			t.Errorf("a line of a batch: %s", text)
 		}
+
 		for _, moves := range []string{"deposit", "withdraw"} {
 			if got := p.call("PUT", accountPath(account)+"/acts/"+c.act+moves,
 				`{"act": "`+moves+`", "amount_centavos": 1}`); got.code != 422 || got.Field != "account" ||
@@ -147,30 +160,36 @@ func TestABankJoinsAndWorks(t *testing.T) {
 				t.Errorf("%s: %d %s", moves, got.code, got.text)
 			}
 		}
+
 		if done := p.onAccount(t, account, "re"+c.act, `{"act": "reopen"}`); done.Account.State != "open" {
 			t.Errorf("%+v", done)
 		}
 		pays(202)
 	}
+
 	if done := p.onAccount(t, account, "w",
 		`{"act": "withdraw", "amount_centavos": 20000}`); done.Account.PostedCentavos != 30_000 ||
 		done.Act.AmountCentavos != 20_000 {
 		t.Errorf("%+v", done)
 	}
+
 	if done := p.onParticipant(t, psp, "out",
 		`{"act": "liquidity-out", "amount_centavos": 10000}`); done.Participant.Reserve.PostedCentavos != 90_000 ||
 		done.Act.By != keys.CentralBank {
 		t.Errorf("%+v", done)
 	}
 	check("active", 90_000, -30_000)
+
 	if done := p.onParticipant(t, psp, "s", `{"act": "suspend"}`); done.Participant.State != "suspended" {
 		t.Errorf("%+v", done)
 	}
 	p.onParticipant(t, psp, "cap", `{"act": "payment-cap", "cap_centavos": 700}`)
+
 	if done := p.onParticipant(t, psp, "r", `{"act": "resume"}`); done.Participant.State != "active" ||
 		done.Participant.PaymentCapCentavos != 700 {
 		t.Errorf("%+v", done)
 	}
+
 	if done := p.onParticipant(t, psp, "nocap",
 		`{"act": "payment-cap", "cap_centavos": 0}`); done.Participant.PaymentCapCentavos != 0 ||
 		done.Act.CapCentavos == nil || *done.Act.CapCentavos != 0 {
@@ -178,27 +197,33 @@ func TestABankJoinsAndWorks(t *testing.T) {
 	}
 	// The history, in pages of any size, and among that of all.
 	want := "register liquidity-in open deposit block reopen close reopen withdraw liquidity-out suspend payment-cap resume payment-cap"
+
 	for _, path := range []string{"/v1/participants/" + string(psp) + "/acts", "/v1/acts"} {
 		for _, limit := range []int{1, 3, 1000} {
 			var names []string
 			before := time.Time{}
+
 			for cursor := ""; ; {
 				page := get[query.ActPage](t, p, fmt.Sprintf("%s?limit=%d%s", path, limit, cursor))
 				for _, one := range page.Acts {
 					if !one.At.After(before) {
 						t.Errorf("%v is not after %v", one.At, before)
 					}
+
 					if before = one.At; one.Participant == string(psp) {
 						names = append(names, one.Act)
 					}
 				}
+
 				if cursor = "&cursor=" + page.NextCursor; len(page.Acts) == 0 {
 					break
 				}
 			}
+
 			if got := strings.Join(names, " "); got != want {
 				t.Errorf("%s in pages of %d: %s", path, limit, got)
 			}
+
 			if path == "/v1/acts" {
 				break // it has the acts of all tests
 			}
@@ -208,12 +233,14 @@ func TestABankJoinsAndWorks(t *testing.T) {
 	second.Number = "2"
 	p.onAccount(t, second, "open-2", `{"act": "open"}`)
 	list := get[query.AccountPage](t, p, "/v1/participants/"+string(psp)+"/accounts?limit=1")
+
 	rest := get[query.AccountPage](t, p, "/v1/participants/"+string(psp)+"/accounts?cursor="+list.NextCursor)
 	if len(list.Accounts) != 1 || list.Accounts[0].Number != "1" || list.Accounts[0].PostedCentavos != 30_000 ||
 		list.Accounts[0].State != "open" || len(rest.Accounts) != 1 || rest.Accounts[0].Number != "2" ||
 		rest.NextCursor != "" {
 		t.Errorf("%+v %+v", list, rest)
 	}
+
 	if records := published(t, b, 3); len(records) != 3 {
 		t.Errorf("%d payments were sent, want 3", len(records))
 	}
@@ -236,6 +263,7 @@ func TestACapGrantsItsAllowance(t *testing.T) {
 	}
 	check := func(done act.ParticipantActDone, want ...query.OutflowCap) {
 		t.Helper()
+
 		if fmt.Sprint(done.Participant.OutflowCaps) != fmt.Sprint(want) {
 			t.Errorf("%+v, want %+v", done.Participant.OutflowCaps, want)
 		}
@@ -260,6 +288,7 @@ func TestACapGrantsItsAllowance(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}
+
 		return ledger.GrantOf(found[0])
 	}
 	if has := allowance().Centavos(); has != 300 {
@@ -284,12 +313,14 @@ func TestACapGrantsItsAllowance(t *testing.T) {
 		all.Go(func() { set([]*program{p, q}[i%2], fmt.Sprint("race-", i), "day-cap", 1000+i) })
 	}
 	all.Wait()
+
 	found, err := client.GetAccountTransfers(
 		tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Limit: 1,
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
+
 	last, _, err := ledger.ActOf(found[0])
 	if err != nil {
 		t.Fatal(err)
@@ -307,12 +338,14 @@ func TestARepeatedActChangesNothing(t *testing.T) {
 	p, _, _ := startForActs(t)
 	account := newBank(t, p)
 	path := bankPath(account.ISPB) + "in"
+
 	first := p.call("PUT", path, liquidity)
 	for range 3 {
 		if again := p.call("PUT", path, liquidity); again.code != 200 || again.text != first.text {
 			t.Errorf("%d %s, want %s", again.code, again.text, first.text)
 		}
 	}
+
 	for _, other := range []string{`{"act": "liquidity-in", "amount_centavos": 100001}`,
 		`{"act": "liquidity-out", "amount_centavos": 100000}`, `{"act": "suspend"}`} {
 		if got := p.call("PUT", path, other); got.code != http.StatusConflict || got.Field != "act_id" ||
@@ -322,6 +355,7 @@ func TestARepeatedActChangesNothing(t *testing.T) {
 	}
 	// A deposit that was done is done, whatever became of the account.
 	p.onAccount(t, account, "close", `{"act": "close"}`)
+
 	if done := p.onAccount(t, account, "deposit",
 		`{"act": "deposit", "amount_centavos": 50000}`); done.Account.State != "closed" ||
 		done.Account.PostedCentavos != 50_000 {
@@ -340,6 +374,7 @@ func TestARepeatedActChangesNothing(t *testing.T) {
 		if got := p.call("PUT", c.path, c.big); got.code != 422 || got.Field != "amount_centavos" || got.Rule == "" {
 			t.Errorf("%d %s", got.code, got.text)
 		}
+
 		for _, body := range []string{c.big, c.small} {
 			if got := p.call("PUT", c.path, body); got.code != http.StatusConflict || got.Field != "act_id" ||
 				got.Rule != "a new try needs a new id" {
@@ -359,6 +394,7 @@ func TestARepeatedActChangesNothing(t *testing.T) {
 		}
 		put[any](t, p, c.path+map[string]string{"ispb": "join", "account": "open"}[c.field], c.body)
 	}
+
 	got := get[query.Participant](t, p, "/v1/participants/"+string(account.ISPB))
 	if got.Reserve.PostedCentavos != 99_999 || got.Transit.PostedCentavos != -50_000 || !got.Books.Holds ||
 		got.State != "active" {
@@ -378,6 +414,7 @@ func TestWhoFollowsActsAsksTheLedgerNothing(t *testing.T) {
 		if filter.AccountID == ledger.BooksAccount(psp) {
 			asked.Add(1)
 		}
+
 		return found
 	}}
 	l, _, follows := queryLedger(t.Context(), t, counted, func(*query.Config) {})
@@ -399,8 +436,10 @@ func TestWhoFollowsActsAsksTheLedgerNothing(t *testing.T) {
 			page = got
 			return problem == nil, fmt.Sprint(problem)
 		})
+
 		return page
 	}
+
 	all := page("2")
 	if len(all.Acts) != 4 {
 		t.Fatalf("%+v", all)
@@ -409,16 +448,20 @@ func TestWhoFollowsActsAsksTheLedgerNothing(t *testing.T) {
 		for range 100 {
 			before := asked.Load()
 			_, fresh := follows.Current()
+
 			if rest := page(all.NextCursor); len(rest.Acts) != 0 || rest.NextCursor != all.NextCursor {
 				t.Fatalf("%+v", rest)
 			}
+
 			if _, still := follows.Current(); !fresh || !still {
 				return false, "it is stale"
 			}
+
 			if asked.Load() != before {
 				return false, "the ledger is asked"
 			}
 		}
+
 		return true, ""
 	})
 	p.onAccount(t, account, "block", `{"act": "block"}`)
@@ -440,12 +483,14 @@ func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 		t.Helper()
 		codes, texts := map[int]int{}, map[string]bool{}
 		var mu sync.Mutex
+
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
 				got := []*program{p, q}[i%2].call("PUT", path, bodies[i%len(bodies)])
 				mu.Lock()
 				defer mu.Unlock()
+
 				codes[got.code]++
 				if got.code == 200 {
 					texts[got.text[:strings.Index(got.text, `"participant"`)]] = true
@@ -453,17 +498,21 @@ func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 			})
 		}
 		all.Wait()
+
 		if len(texts) != 1 {
 			t.Errorf("%s: %v %v", path, codes, texts)
 		}
+
 		return codes
 	}
+
 	base := bankPath(account.ISPB)
 	for i, body := range []string{`{"act": "register"}`, liquidity, `{"act": "suspend"}`} {
 		if codes := race(fmt.Sprint(base, i), body); codes[200] != 8 {
 			t.Errorf("%s: %v", body, codes)
 		}
 	}
+
 	if codes := race(base+"one-of", liquidity, `{"act": "liquidity-in", "amount_centavos": 5}`,
 		`{"act": "resume"}`); codes[200] == 0 || codes[200]+codes[409] != 8 {
 		t.Errorf("%v", codes)
@@ -473,6 +522,7 @@ func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 		account.Number = fmt.Sprint(i + 1)
 		var opened, told int
 		var mu sync.Mutex
+
 		var all sync.WaitGroup
 		for n := range 8 {
 			all.Go(func() {
@@ -480,6 +530,7 @@ func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 					`{"act": "open"}`)
 				mu.Lock()
 				defer mu.Unlock()
+
 				switch got.code {
 				case 200:
 					opened++
@@ -489,10 +540,12 @@ func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 			})
 		}
 		all.Wait()
+
 		if opened != 1 || told != 7 {
 			t.Errorf("%d acts opened %v, %d were told", opened, account, told)
 		}
 	}
+
 	if got := get[query.Participant](t, q, "/v1/participants/"+string(account.ISPB)); !got.Books.Holds ||
 		got.Reserve.PostedCentavos < 100_000 || got.Reserve.PostedCentavos > 200_000 {
 		t.Errorf("%+v %+v", got, got.Books)
@@ -512,9 +565,11 @@ func TestABadActIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}
+
 		return found[0].Timestamp
 	}
 	before := last()
+
 	for i, c := range []struct {
 		path, body   string
 		code         int
@@ -558,21 +613,25 @@ func TestABadActIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d %s %s", c.path, c.body, got.code, got.text, c.code, c.field, c.value)
 		}
 	}
+
 	for _, id := range []string{"a b", "ä", strings.Repeat("x", 65), "a+b"} {
 		if got := p.call("PUT", strings.ReplaceAll(bank+id, " ", "%20"), `{"act": "suspend"}`); got.code != 422 ||
 			got.Field != "act_id" || got.Rule == "" {
 			t.Errorf("id %q: %d %s", id, got.code, got.text)
 		}
 	}
+
 	if after := last(); after != before {
 		t.Error("something was written")
 	}
+
 	for _, path := range []string{"/v1/acts?limit=0", "/v1/participants/1/acts", "/v1/participants/1/accounts",
 		"/v1/participants/" + string(account.ISPB) + "/acts?cursor=x"} {
 		if got := p.call("GET", path, ""); got.code != 422 || got.Field == "" || got.Rule == "" {
 			t.Errorf("%s: %d %s", path, got.code, got.text)
 		}
 	}
+
 	for _, path := range []string{"/v1/participants/99999999/acts", "/v1/participants/99999999/accounts"} {
 		if got := p.call("GET", path, ""); got.code != 404 || got.Field != "ispb" {
 			t.Errorf("%s: %d %s", path, got.code, got.text)
@@ -587,6 +646,7 @@ func TestNoActBringsABalanceToItsEnd(t *testing.T) {
 	p, _, client := startForActs(t)
 	account := newBank(t, p)
 	const most = ledger.CustomersCentavosMax
+
 	results, err := client.CreateTransfers(
 		[]tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(account.ISPB),
 			CreditAccountID: ledger.CustomerAccount(account),
@@ -594,6 +654,7 @@ func TestNoActBringsABalanceToItsEnd(t *testing.T) {
 	if err != nil || len(results) > 0 {
 		t.Fatal(results, err)
 	}
+
 	deposit := func(centavos int) reply {
 		return p.call("PUT", accountPath(account)+"/acts/last",
 			fmt.Sprintf(`{"act": "deposit", "amount_centavos": %d}`, centavos))
@@ -603,9 +664,11 @@ func TestNoActBringsABalanceToItsEnd(t *testing.T) {
 		!strings.Contains(got.text, fmt.Sprintf("at most %d centavos", most)) {
 		t.Errorf("%d %s", got.code, got.text)
 	}
+
 	if got := deposit(1_000); got.code != http.StatusOK {
 		t.Errorf("%d %s", got.code, got.text)
 	}
+
 	if got := get[query.AccountBalance](t, p, accountPath(account)); got.PostedCentavos != most {
 		t.Errorf("the account has %d, want %d", got.PostedCentavos, int64(most))
 	}
@@ -617,8 +680,10 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 	p, _, client := startForActs(t, "HTTP_KEYS_FILE="+r.digests)
 	own, other, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"),
 		"Bearer "+r.of(t, keys.CentralBank)
+
 	try := func(as, path, body string, want int, field string) {
 		t.Helper()
+
 		if code, _, problem, text := p.as(as, "PUT", path, body); code != want || problem.Field != field ||
 			code == 403 && (problem.Rule == "" || problem.Value == nil) {
 			t.Errorf("%.20s %s %s: %d %s, want %d", as, path, body, code, text, want)
@@ -630,19 +695,23 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 		try(own, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "act")
 		try(other, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "ispb")
 	}
+
 	for _, kind := range []string{"name-key", "revoke-key", "name-seal", "revoke-seal"} {
 		body := `{"act": "` + kind + `", "digest": "` + strings.Repeat("ab", 24) + `"}`
 		try(other, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "ispb")
+
 		if strings.HasSuffix(kind, "seal") {
 			try(own, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "act")
 		}
 	}
+
 	for _, kind := range []string{"open", "block", "close", "reopen", "deposit", "withdraw"} {
 		for _, as := range []string{other, bank} {
 			try(as, "/v1/accounts/10000001/0001/1/acts/permission-"+kind, `{"act": "`+kind+`", "amount_centavos": 1}`,
 				403, "ispb")
 		}
 	}
+
 	for _, c := range []struct {
 		as, path string
 		code     int
@@ -654,6 +723,7 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 			t.Errorf("%.20s %s: %d %s", c.as, c.path, code, text)
 		}
 	}
+
 	for _, holder := range []string{"10000001", "10000002", keys.CentralBank} { // nothing was written
 		for _, kind := range []string{"register", "suspend", "open", "block", "deposit", "name-key", "revoke-key",
 			"name-seal", "revoke-seal"} {
@@ -668,6 +738,7 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 // Whoever floods the register is slowed down, and nobody else: within a second, and within a day.
 func TestABankActsOnlySoOften(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		limit           string
 		env             []string
@@ -683,6 +754,7 @@ func TestABankActsOnlySoOften(t *testing.T) {
 			p.asIs = true // each try counts
 			codes := map[int]int{}
 			unready := 0
+
 			for i := range c.tries {
 				code, header, problem, _ := p.as("Bearer "+r.of(t, "10000003"), "PUT",
 					fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
@@ -692,14 +764,17 @@ func TestABankActsOnlySoOften(t *testing.T) {
 					code, header, problem, _ = p.as("Bearer "+r.of(t, "10000003"), "PUT",
 						fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
 				}
+
 				if codes[code]++; code == 429 &&
 					(!strings.Contains(problem.Rule, c.limit) || header.Get("Retry-After") == "") {
 					t.Errorf("%+v", problem)
 				}
 			}
+
 			if codes[404] < c.takenMin-unready || codes[429] < 3 || codes[404]+codes[429] != c.tries {
 				t.Errorf("%v, and %d tries met 503", codes, unready)
 			}
+
 			if code, _, _, text := p.as("Bearer "+r.of(t, keys.CentralBank), "PUT", "/v1/participants/99999999/acts/x",
 				`{"act": "suspend"}`); code != 404 {
 				t.Errorf("another is slowed down, too: %d %s", code, text)
@@ -717,11 +792,13 @@ func TestAnActWithoutTheLedgerHasAnUnknownFate(t *testing.T) {
 	account := newBank(t, p)
 	p.asIs = true
 	toLedger.Set(link.Cut, 0)
+
 	if got := p.call("PUT", accountPath(account)+"/acts/later", `{"act": "block"}`); got.code != 503 ||
 		got.retryAfter == "" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 	p.AwaitNeed("register", true)
+
 	if got := p.call("POST", "/v1/payments", payment(account, ownBanks().Payee)); got.code != 503 ||
 		got.Type != "urn:liquida:problem:register-away" {
 		t.Errorf("%d %s", got.code, got.text)
@@ -742,6 +819,7 @@ func TestAnActThatWasWrittenIsNeverSaidToBeUndone(t *testing.T) {
 	account := newBank(t, p)
 	p.asIs = true // a repetition may be refused although the act is done
 	var at sync.WaitGroup
+
 	undone := make([]int, 100) // deposits of 1000 + i centavos
 	for i := range undone {
 		at.Go(func() {
@@ -753,6 +831,7 @@ func TestAnActThatWasWrittenIsNeverSaidToBeUndone(t *testing.T) {
 		})
 	}
 	at.Wait()
+
 	p.asIs = false
 	for _, done := range get[query.ActPage](t, p, "/v1/participants/"+string(account.ISPB)+"/acts").Acts {
 		if i := int(done.AmountCentavos) - 1000; done.Act == "deposit" && i < len(undone) && undone[i] != 0 {
@@ -767,6 +846,7 @@ func TestABankBlocksOnlySoMany(t *testing.T) {
 	t.Parallel()
 	p, _, _ := startForActs(t, "ACCOUNTS_NOT_OPEN_MAX=2")
 	account := newBank(t, p)
+
 	do := func(number, id, act string, want int) {
 		t.Helper()
 		account.Number = number
@@ -775,6 +855,7 @@ func TestABankBlocksOnlySoMany(t *testing.T) {
 			got = p.call("PUT", accountPath(account)+"/acts/"+number+"-"+id, `{"act": "`+act+`"}`)
 			return got.code != http.StatusServiceUnavailable, got.text
 		})
+
 		if got.code != want || want == 409 &&
 			(got.Field != "account" || !strings.Contains(got.Rule, "ACCOUNTS_NOT_OPEN_MAX")) {
 			t.Errorf("%s %s: %d %s, want %d", number, act, got.code, got.text, want)

@@ -16,6 +16,7 @@ import (
 // forbids is refused, and nothing is done without a key. make test-api installs the tool and runs this.
 func TestNoRequestBreaksTheAPI(t *testing.T) {
 	t.Parallel()
+
 	tool := os.Getenv("SCHEMATHESIS")
 	if tool == "" {
 		t.Skip("SCHEMATHESIS does not name the tool: make test-api does")
@@ -23,6 +24,7 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 	l := startLedger(t)
 	client := connect(t, l)
 	fund(t, client, sandbox.Population{Banks: 3, Customers: 7, DepositCentavos: 1000, ReserveCentavos: 10_000})
+
 	r, err := sharedRing()
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +33,7 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 	p := startProgram(t, startBroker(t), l, "HTTP_KEYS_FILE="+r.digests, "STREAM_TIME_MAX=1s", "WAIT_MAX=1s")
 	p.AwaitNeed("log", false)
 	p.awaitSettlements()
+
 	for _, holder := range []string{"10000001", keys.CentralBank} {
 		folder := t.TempDir() // the tool may write files
 		settings := filepath.Join(folder, "schemathesis.toml")
@@ -49,6 +52,7 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 		command.Dir = folder
 		said, err := command.CombinedOutput()
 		t.Logf("as %s: %s", holder, said)
+
 		if err != nil {
 			t.Errorf("as %s: %v", holder, err)
 		}

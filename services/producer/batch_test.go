@@ -19,9 +19,11 @@ import (
 // batch sends a body and reads all results, again if no line was taken, and one of them for want of the ledger.
 func (p *program) batch(body string) (results []submission.BatchResult) {
 	p.t.Helper()
+
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		results = p.batchOnce(body)
 		taken := slices.ContainsFunc(results, func(r submission.BatchResult) bool { return r.Problem == nil })
+
 		away := slices.ContainsFunc(results, func(r submission.BatchResult) bool {
 			return r.Problem != nil && isAway(r.Problem.Type)
 		})
@@ -33,11 +35,13 @@ func (p *program) batch(body string) (results []submission.BatchResult) {
 
 func (p *program) batchOnce(body string) (results []submission.BatchResult) {
 	p.t.Helper()
+
 	response := p.send(p.t.Context(), http.MethodPost, batchPath, body, "Content-Type", "application/x-ndjson")
 	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "application/x-ndjson" {
 		p.t.Fatalf("%s %v", response.Status, response.Header)
 	}
 	decoder := json.NewDecoder(response.Body)
+
 	for {
 		var one submission.BatchResult
 		if err := decoder.Decode(&one); err == io.EOF {
@@ -63,6 +67,7 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 		strings.Replace(valid, "12345}", `5, "AMOUNT_CENTAVOS": 500}`, 1),
 	}, "\n"))
 	published(t, b, 3)
+
 	want := []struct {
 		line   int
 		status int // 0: accepted
@@ -72,6 +77,7 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 	if len(got) != len(want) {
 		t.Fatalf("%d results, want %d: %+v", len(got), len(want), got)
 	}
+
 	for i, w := range want {
 		g := got[i]
 		if g.Line != w.line || (g.Problem == nil) != (w.status == 0) || g.Problem != nil &&
@@ -80,6 +86,7 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 			t.Errorf("result %d is %+v %+v, want %+v", i, g, g.Problem, w)
 		}
 	}
+
 	if got[1].EndToEndID != id {
 		t.Errorf("the id of line 3 is %s", got[1].EndToEndID)
 	}
@@ -89,16 +96,19 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 		if len(got) != 1001 || got[1000].Problem == nil || got[1000].Problem.Status != 413 || got[1000].Line != 1001 {
 			t.Fatalf("%d results, the last %+v", len(got), got[len(got)-1])
 		}
+
 		ids := map[string]bool{}
 		for _, g := range first {
 			ids[g.EndToEndID] = true
 		}
+
 		for i, g := range got[:1000] {
 			if g.Line != i+1 || g.Status != "accepted" {
 				t.Fatalf("%+v %+v", g, g.Problem)
 			}
 			ids[g.EndToEndID] = true
 		}
+
 		for _, record := range published(t, b, 1003) {
 			if !ids[string(record.Key)] {
 				t.Fatalf("%s was published and not answered", record.Key)
@@ -130,12 +140,14 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
+
 		text, _ := io.ReadAll(response.Body)
 		if lines := bytes.Split(bytes.TrimSpace(text), []byte("\n")); len(lines) != 2 ||
 			!bytes.Contains(lines[0], []byte(`"accepted"`)) || !bytes.Contains(lines[1], []byte(`"status":413`)) {
 			t.Errorf("%s", text)
 		}
 	})
+
 	if !strings.Contains(p.metrics(), `pix_producer_batch_lines_total{result="accepted"} 1005`) {
 		t.Error("the metric does not count 1005 accepted lines")
 	}
@@ -157,10 +169,12 @@ func TestABatchStreams(t *testing.T) {
 	}()
 	var results *bufio.Scanner
 	giveUp := time.Now().Add(time.Minute)
+
 	for line, taken := 1, 0; taken < 3; line++ {
 		if _, err := io.WriteString(feed, valid+"\n"); err != nil {
 			t.Fatal(err)
 		}
+
 		if results == nil {
 			r := <-response
 			if r == nil {
@@ -169,9 +183,11 @@ func TestABatchStreams(t *testing.T) {
 			defer r.Body.Close()
 			results = bufio.NewScanner(r.Body)
 		}
+
 		if !results.Scan() || !strings.HasPrefix(results.Text(), fmt.Sprintf(`{"line":%d,`, line)) {
 			t.Fatalf("line %d: %q %v", line, results.Text(), results.Err())
 		}
+
 		switch {
 		case strings.Contains(results.Text(), `"end_to_end_id":"E10000001`):
 			taken++
@@ -181,10 +197,12 @@ func TestABatchStreams(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
 	}
+
 	if got := p.call("POST", batchPath, valid); got.code != http.StatusTooManyRequests || got.retryAfter == "" {
 		t.Errorf("past BATCHES_MAX: %d %s", got.code, got.text)
 	}
 	feed.Close()
+
 	if results.Scan() {
 		t.Errorf("after the end: %s", results.Text())
 	}
@@ -197,20 +215,24 @@ func TestABatchWithTheBrokerAwayNamesEveryPayment(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	b.Stop()
 	p.AwaitNeed("kafka", true)
+
 	got := p.batch(strings.Repeat(valid+"\n", 300))
 	if len(got) != 300 {
 		t.Fatalf("%d results, want 300", len(got))
 	}
 	unknown := 0
+
 	for i, g := range got {
 		if g.Line != i+1 || g.Problem == nil || g.Problem.Status != 503 && g.Problem.Status != 429 ||
 			len(g.Problem.EndToEndID) != 32 {
 			t.Fatalf("%+v %+v", g, g.Problem)
 		}
+
 		if g.Problem.Status == 503 {
 			unknown++
 		}
 	}
+
 	if unknown < submission.BatchWindow {
 		t.Errorf("%d of unknown fate, want at least the %d that were in flight", unknown, submission.BatchWindow)
 	}

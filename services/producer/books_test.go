@@ -24,6 +24,7 @@ var sample = regexp.MustCompile(`(?m)^pix_(\w+)_centavos(?:\{ispb="(\w+)"\})? (\
 func (p *program) books(t *testing.T) map[string]int64 {
 	t.Helper()
 	found := map[string]int64{}
+
 	for _, match := range sample.FindAllStringSubmatch(p.metrics(), -1) {
 		value, err := strconv.ParseFloat(match[3], 64)
 		if err != nil {
@@ -31,6 +32,7 @@ func (p *program) books(t *testing.T) map[string]int64 {
 		}
 		found[strings.TrimSuffix(match[1]+" "+match[2], " ")] = int64(value)
 	}
+
 	return found
 }
 
@@ -41,6 +43,7 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 	p.AwaitNeed("register", false)
 	holds := func() (map[string]int64, bool) {
 		t.Helper()
+
 		books := p.books(t)
 		for name, centavos := range books {
 			if strings.Contains(name, "difference") && centavos != 0 {
@@ -48,8 +51,10 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 				return books, false
 			}
 		}
+
 		return books, true
 	}
+
 	first := newBank(t, p)
 	for i := range 3 {
 		bank := newBank(t, p).ISPB
@@ -62,6 +67,7 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 					return !ok, fmt.Sprintf("bank %d: %v", i, books)
 				}
 			}
+
 			return true, ""
 		})
 	}
@@ -74,6 +80,7 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 		for i := range chain {
 			chain[i].Amount = tb.ToUint128(1 << 62) // as four thousand deposits
 		}
+
 		if results, err := client.CreateTransfers(chain); err != nil || len(results) > 0 {
 			t.Fatal(results, err)
 		}
@@ -82,10 +89,12 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 		books, ok := holds()
 		return !ok || books["transit "+string(rich.ISPB)] == math.MinInt64, fmt.Sprint(books)
 	})
+
 	if got := p.call("GET", "/v1/participants/"+string(rich.ISPB), ""); got.code != http.StatusOK ||
 		!strings.Contains(got.text, `"difference_centavos":0`) {
 		t.Errorf("%d %s", got.code, got.text)
 	}
+
 	if got := p.call("GET", accountPath(rich), ""); got.code != http.StatusOK ||
 		!strings.Contains(got.text, `"posted_centavos":9223372036854775807`) {
 		t.Errorf("%d %s", got.code, got.text)
@@ -110,6 +119,7 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 			return books["books_difference "+string(first.ISPB)] == c.books &&
 				books["conservation_difference"] == c.unacted, fmt.Sprint(books)
 		})
+
 		if got := get[query.ParticipantPage](t, p, "/v1/participants").Issuance; got.DifferenceCentavos != c.unacted ||
 			got.Holds != (c.unacted == 0) || got.IssuedCentavos <= 0 {
 			t.Errorf("%+v, want %d without an act", got, c.unacted)
@@ -123,6 +133,7 @@ func lawsOfMoneyOfManyBanks(t *testing.T, l *ledgertest.Server, _ tigerbeetle.Cl
 	p := startProgram(t, startBroker(t), l, "BOOKS_INTERVAL=200ms", "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100",
 		"ACT_BURST_MAX=1000")
 	p.AwaitNeed("register", false)
+
 	banks := make([]string, (134-1)/3+1)
 	for i := range banks {
 		bank := ownBanks().Payer.ISPB
@@ -137,12 +148,14 @@ func lawsOfMoneyOfManyBanks(t *testing.T, l *ledgertest.Server, _ tigerbeetle.Cl
 		if books["conservation_difference"] != 0 {
 			t.Errorf("central-bank money appeared or vanished: %d", books["conservation_difference"])
 		}
+
 		for i, bank := range banks {
 			if has, known := books["reserve "+bank]; !known || has != int64(i+1) ||
 				books["books_difference "+bank] != 0 {
 				return false, fmt.Sprintf("bank %d: %v", i, books)
 			}
 		}
+
 		return strings.Count(p.metrics(), "pix_outflow_left_centavos{") == len(ledger.Windows)*len(banks), "caps"
 	})
 }

@@ -26,20 +26,24 @@ import (
 func (p *program) post(path, body string, headers ...string) (r reply, header http.Header) {
 	p.t.Helper()
 	response := p.send(p.t.Context(), "POST", path, body, headers...)
+
 	text, err := io.ReadAll(response.Body)
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}
+
 	if err != nil {
 		p.t.Fatalf("%s: %s: %v", response.Status, text, err)
 	}
 	r.code, r.text = response.StatusCode, string(text)
+
 	return r, response.Header
 }
 
 // conflicts reports whether a response says that an id belongs to other content, and no more than that.
 func (r reply) conflicts(id, kind string) bool {
 	name := map[byte]string{'E': "end_to_end_id", 'D': "return_id"}[id[0]]
+
 	return r.code == http.StatusConflict && r.Type == "urn:liquida:problem:"+kind && r.Code == "DUPL" &&
 		r.Field == name && string(r.Value) == `"`+id+`"` && r.Rule != "" && r.EndToEndID == id &&
 		!r.has("amount_centavos") && !strings.Contains(r.text, `"settled"`) && !strings.Contains(r.text, "10000002\"")
@@ -72,6 +76,7 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 		id   pix.EndToEndID
 	}
 	var all []known
+
 	for name, do := range map[string]func(pix.EndToEndID){
 		"held": func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, 600)) },
 		"settled": func(id pix.EndToEndID) {
@@ -97,6 +102,7 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 		all = append(all, known{name, id})
 	}
 	taken := 0
+
 	for round, door := range []*program{p, other, p} {
 		if round == 2 {
 			other.End(9)
@@ -104,6 +110,7 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 			door.AwaitNeed("log", false)
 		}
 		var lines []string
+
 		for _, k := range all {
 			for _, wait := range [][]string{nil, {"Prefer", "wait=1"}} {
 				if got, header := door.post("/v1/payments", bodyOf(k.id, 101), wait...); !got.conflicts(k.id.String(),
@@ -111,17 +118,20 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 					t.Errorf("%s, another amount: %d %s", k.name, got.code, got.text)
 				}
 			}
+
 			if got := door.call("POST", "/v1/payments",
 				strings.Replace(bodyOf(k.id, 100), payee, strings.Replace(payee, `"2"}`, `"3"}`, 1),
 					1)); !got.conflicts(k.id.String(), knownConflict) {
 				t.Errorf("%s, another payee: %d %s", k.name, got.code, got.text)
 			}
+
 			if got, _ := door.post("/v1/payments", bodyOf(k.id, 100)); got.code != http.StatusAccepted {
 				t.Errorf("%s, the same: %d %s", k.name, got.code, got.text)
 			}
 			taken++
 			lines = append(lines, bodyOf(k.id, 101), bodyOf(k.id, 100), valid)
 		}
+
 		const times = 4 // so that they are more than other asks for in one look-up
 		for i, got := range door.batch(strings.Join(slices.Repeat(lines, times), "\n")) {
 			if conflict := i%3 == 0; got.Line != i+1 || conflict != (got.Problem != nil) || conflict &&
@@ -132,6 +142,7 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 		}
 		taken += times * 2 * len(all)
 	}
+
 	for _, record := range published(t, b, taken) {
 		var order pixv1.PaymentOrder
 		if err := order.UnmarshalVT(record.Value); err != nil || order.AmountCentavos == 101 ||
@@ -141,11 +152,13 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 	}
 	// Its place in the ledger belongs to another id: the engine judges that.
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+
 	forged := ledger.AppendReserve(nil, id, content, 600)
 	for i := range forged {
 		forged[i].UserData128 = tb.ToUint128(1)
 	}
 	write(t, client, forged)
+
 	if got, _ := p.post("/v1/payments", bodyOf(id, 101)); got.code != http.StatusAccepted {
 		t.Errorf("%d %s", got.code, got.text)
 	}
@@ -161,6 +174,7 @@ func TestAnIDThatIsOnItsWayNamesOnePayment(t *testing.T) {
 	p.AwaitNeed("log", false)
 	id, second := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
 		pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+
 	made := p.call("POST", "/v1/payments", valid).EndToEndID
 	for _, c := range []struct {
 		body string
@@ -173,12 +187,14 @@ func TestAnIDThatIsOnItsWayNamesOnePayment(t *testing.T) {
 			t.Errorf("%s: %d %s", c.body, got.code, got.text)
 		}
 	}
+
 	got := p.batch(bodyOf(second, 100) + "\n" + bodyOf(second, 101) + "\n" + bodyOf(second, 100) + "\n" +
 		bodyOf(id, 101))
 	if len(got) != 4 || got[0].Problem != nil || got[1].Problem == nil || got[1].Problem.Status != 409 ||
 		got[2].Problem != nil || got[3].Problem == nil || got[3].Problem.Status != 409 {
 		t.Errorf("%+v", got)
 	}
+
 	for _, record := range published(t, b, 6) {
 		var order pixv1.PaymentOrder
 		if err := order.UnmarshalVT(record.Value); err != nil || order.AmountCentavos == 101 ||
@@ -190,9 +206,11 @@ func TestAnIDThatIsOnItsWayNamesOnePayment(t *testing.T) {
 	settled := content
 	settled.AmountCentavos = 101
 	write(t, client, ledger.AppendReserve(nil, id, settled, 600))
+
 	if got, _ := p.post("/v1/payments", bodyOf(id, 101)); got.code != 202 {
 		t.Errorf("what the ledger holds: %d %s", got.code, got.text)
 	}
+
 	if got, _ := p.post("/v1/payments", bodyOf(id, 100)); !got.conflicts(id.String(), knownConflict) {
 		t.Errorf("what this door has sent: %d %s", got.code, got.text)
 	}
@@ -204,6 +222,7 @@ func TestAnIDThatTheLedgerNeverKnowsIsFreeAgain(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, aLedger(t), "FLIGHT_TIME_MAX=1s")
 	p.AwaitNeed("log", false)
+
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	if got, _ := p.post("/v1/payments", bodyOf(id, 100)); got.code != http.StatusAccepted {
 		t.Fatalf("%d %s", got.code, got.text)
@@ -213,6 +232,7 @@ func TestAnIDThatTheLedgerNeverKnowsIsFreeAgain(t *testing.T) {
 		if got.code != http.StatusAccepted && !got.conflicts(id.String(), flightConflict) {
 			t.Errorf("%d %s", got.code, got.text)
 		}
+
 		return got.code == http.StatusAccepted, got.text
 	})
 }
@@ -222,6 +242,7 @@ func TestAWaitEndsWithTheOutcomeOfItsOwnContent(t *testing.T) {
 	t.Parallel()
 	l, client := sharedLedger(t)
 	openBooks(t, client, content)
+
 	for name, do := range map[string]func(pix.EndToEndID){
 		"settled": func(id pix.EndToEndID) {
 			write(t, client, ledger.AppendReserve(nil, id, content, 600))
@@ -248,6 +269,7 @@ func TestAWaitEndsWithTheOutcomeOfItsOwnContent(t *testing.T) {
 				do(id)
 				deadLetter(t, b, "DUPL", &pixv1.PaymentOrder{EndToEndId: id.String(), AmountCentavos: 101})
 			}()
+
 			got, header := p.post("/v1/payments", bodyOf(id, 101), "Prefer", "wait=600")
 			if !got.conflicts(id.String(), knownConflict) || header.Get("Preference-Applied") != "wait=60" {
 				t.Errorf("%d %s %v", got.code, got.text, header)
@@ -275,6 +297,7 @@ func TestAnIDNamesOneReturn(t *testing.T) {
 	}
 	ask := func(when string, id pix.ReturnID, body string, code int, kind string) {
 		t.Helper()
+
 		if got, _ := p.post("/v1/returns", body); got.code != code || code == 409 && !got.conflicts(id.String(), kind) {
 			t.Errorf("%s: %d %s", when, got.code, got.text)
 		}
@@ -294,6 +317,7 @@ func TestAnIDNamesOneReturn(t *testing.T) {
 	write(t, client, ledger.AppendReturnPost(nil, settled, of, 1, false))
 	refused, of := newReturn(t, original)
 	write(t, client, ledger.AppendReturnReceipt(nil, refused, of, pix.ReasonReturnExceeds, true))
+
 	for name, id := range map[string]pix.ReturnID{"held": isHeld, "settled": settled, "refused": refused} {
 		ask(name+", another amount", id, order(id, 41, "MD06"), 409, knownConflict)
 		ask(name+", another reason", id, order(id, 40, "FR01"), 409, knownConflict)
@@ -315,6 +339,7 @@ func TestAnIDNamesOneReturn(t *testing.T) {
 		write(t, client, ledger.AppendReturnPost(nil, late, of, 2, false))
 		back(t, b, late, original, true)
 	}()
+
 	if got, _ := p.post("/v1/returns", order(late, 41, "MD06"), "Prefer", "wait=60"); !got.conflicts(late.String(),
 		knownConflict) {
 		t.Errorf("%d %s", got.code, got.text)
@@ -337,8 +362,10 @@ func TestAConflictTellsOtherBanksNothing(t *testing.T) {
 	write(t, client, ledger.AppendReturnReceipt(nil, back, of, pix.ReasonReturnExceeds, true))
 	absent, _ := newReturn(t, held)
 	foreign := strings.Replace(payer, "10000001", "10000003", 1)
+
 	for _, as := range []string{"10000002", "10000003", "central-bank"} {
 		var said []string
+
 		for _, id := range []pix.EndToEndID{held, nowhere} {
 			for _, body := range []string{bodyOf(id, 101), strings.Replace(bodyOf(id, 101), payer, foreign, 1)} {
 				code, _, problem, text := p.as("Bearer "+r.of(t, as), "POST", "/v1/payments", body)
@@ -348,13 +375,16 @@ func TestAConflictTellsOtherBanksNothing(t *testing.T) {
 				said = append(said, ofRequest.ReplaceAllString(strings.ReplaceAll(text, id.String(), "ID"), ""))
 			}
 		}
+
 		if said[0] != said[2] || said[1] != said[3] {
 			t.Errorf("%s can tell them apart: %v", as, said)
 		}
+
 		if as == "10000002" {
 			continue // the return is its own
 		}
 		said = nil
+
 		for _, id := range []pix.ReturnID{back, absent} {
 			code, _, problem, text := p.as("Bearer "+r.of(t, as), "POST", "/v1/returns",
 				fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 41, "reason_code": "MD06"}`,
@@ -364,6 +394,7 @@ func TestAConflictTellsOtherBanksNothing(t *testing.T) {
 			}
 			said = append(said, ofRequest.ReplaceAllString(strings.ReplaceAll(text, id.String(), "ID"), ""))
 		}
+
 		if said[0] != said[1] {
 			t.Errorf("%s can tell them apart: %v", as, said)
 		}
@@ -376,21 +407,25 @@ var ofRequest = regexp.MustCompile(`,"request_id":"[0-9a-f]{16}"`)
 // deadLetter writes dead letters as an engine does.
 func deadLetter(t *testing.T, b *kit.Broker, reason string, messages ...*pixv1.PaymentOrder) {
 	t.Helper()
+
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
+
 	for i, message := range messages {
 		payload, err := message.MarshalVT()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		value, err := (&pixv1.DeadLetter{Topic: stream.Payments, Offset: int64(i), ReasonCode: reason,
 			Reason: "a secret", Payload: payload}).MarshalVT()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := client.ProduceSync(t.Context(),
 			&kgo.Record{Topic: stream.DeadLetters, Key: []byte(message.EndToEndId),
 				Value: value}).FirstErr(); err != nil {
@@ -429,6 +464,7 @@ func TestAStatusTellsOfADeadLetter(t *testing.T) {
 	// Of several letters of an id the newest is told, whatever its bank wrote between them.
 	deadLetter(t, b, "FF01", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 76},
 		&pixv1.PaymentOrder{EndToEndId: held.String(), AmountCentavos: 76})
+
 	var others []*pixv1.PaymentOrder
 	for range 500 { // as many as are kept of one bank in a generation
 		others = append(others, &pixv1.PaymentOrder{
@@ -437,6 +473,7 @@ func TestAStatusTellsOfADeadLetter(t *testing.T) {
 	deadLetter(t, b, "FF01", others...)
 	deadLetter(t, b, "LQ07", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 77}, returned(deadReturn))
 	deadLetter(t, b, "DUPL", &pixv1.PaymentOrder{EndToEndId: held.String(), AmountCentavos: 77}, returned(refused))
+
 	payer, payee, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"),
 		"Bearer "+r.of(t, "central-bank")
 	for range 2 {
@@ -464,6 +501,7 @@ func TestAStatusTellsOfADeadLetter(t *testing.T) {
 						state.DeadLetter.AmountCentavos == 77 && !state.DeadLetter.At.IsZero()
 				// a time or an id may hold a 77
 				shows := strings.Contains(text, `"amount_centavos":77`) || strings.Contains(text, "77 centavos")
+
 				return code == c.code && tells == (c.says != "") && shows == tells && !strings.Contains(text, "secret"),
 					fmt.Sprint(code, text)
 			})
@@ -483,6 +521,7 @@ func TestAHeaderIsAnsweredNotIgnored(t *testing.T) {
 	p := startProgram(t, b, l, "WAIT_MAX=1s")
 	p.AwaitNeed("log", false)
 	back, _ := newReturn(t, pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
+
 	giveBack := fmt.Sprintf(
 		`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, back,
 		pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
@@ -501,11 +540,13 @@ func TestAHeaderIsAnsweredNotIgnored(t *testing.T) {
 			t.Errorf("%s %s: %s: %d %s", c.path, c.name, c.value, got.code, got.text)
 		}
 	}
+
 	act := p.send(t.Context(), "PUT", "/v1/accounts/10000001/0001/777/acts/a", `{"act": "open"}`,
 		"Idempotency-Key", "7")
 	if act.StatusCode != 400 {
 		t.Errorf("an act: %s", act.Status)
 	}
+
 	for path, body := range map[string]string{"/v1/payments": valid, "/v1/returns": giveBack, batchPath: valid} {
 		for _, encoding := range []string{"gzip", "br", "identity, gzip"} {
 			if got, _ := p.post(path, body, "Content-Encoding", encoding); got.code != 415 ||
@@ -520,6 +561,7 @@ func TestAHeaderIsAnsweredNotIgnored(t *testing.T) {
 		"Content-Encoding", "Identity"); got.code != 202 || header.Get("Preference-Applied") != "wait=1" {
 		t.Errorf("%d %s %v", got.code, got.text, header)
 	}
+
 	if records := published(t, b, 1); len(records) != 1 {
 		t.Errorf("%d orders were sent", len(records))
 	}
@@ -533,6 +575,7 @@ func TestATextIsWhatItsSenderMeant(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, l)
 	p.AwaitNeed("log", false)
+
 	for _, text := range []string{"caf\xe9", `half \ud83d`, `\ude00\ud83d`, `a NUL \u0000`} {
 		body := strings.Replace(valid, "{", `{"remittance_information": "`+text+`", `, 1)
 		if got, _ := p.post("/v1/payments", body); got.code != 400 || got.Type != "urn:liquida:problem:malformed" ||
@@ -540,16 +583,19 @@ func TestATextIsWhatItsSenderMeant(t *testing.T) {
 			!strings.Contains(got.Detail, "line 1, column 28") {
 			t.Errorf("%q: %d %s", text, got.code, got.text)
 		}
+
 		if got, _ := p.post(batchPath, body); got.code != 200 || !strings.Contains(got.text, `"status":400`) ||
 			!strings.Contains(got.text, `"field":"remittance_information"`) {
 			t.Errorf("%q in a batch: %d %s", text, got.code, got.text)
 		}
 	}
+
 	if got, _ := p.post("/v1/payments",
 		strings.Replace(valid, "{", `{"remittance_information": "café \ud83d\ude00", `, 1)); got.code != 202 {
 		t.Errorf("a good text: %d %s", got.code, got.text)
 	}
 	records := published(t, b, 1)
+
 	var order pixv1.PaymentOrder
 	if err := order.UnmarshalVT(records[0].Value); err != nil || len(records) != 1 ||
 		order.RemittanceInformation != "café 😀" {
@@ -565,6 +611,7 @@ func TestAQueryParameterIsAnsweredNotIgnored(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, l)
 	p.AwaitNeed("log", false)
+
 	for path, want := range map[string]struct{ field, says string }{
 		"/v1/participants/10000001/statements/2026-01-02?formt=csv": {"formt", "format, until"},
 		"/v1/participants/10000001/statements/2026-01-02?format=":   {"format", "empty"},
@@ -583,12 +630,14 @@ func TestAQueryParameterIsAnsweredNotIgnored(t *testing.T) {
 			t.Errorf("%s: %d %s", path, got.code, got.text)
 		}
 	}
+
 	for _, path := range []string{"/v1/payments", batchPath} {
 		if got, _ := p.post(path+"?dry_run=true", valid); got.code != 422 || got.Field != "dry_run" {
 			t.Errorf("%s: %d %s", path, got.code, got.text)
 		}
 	}
 	p.post("/v1/payments", valid)
+
 	if records := published(t, b, 1); len(records) != 1 {
 		t.Errorf("%d orders were sent", len(records))
 	}
@@ -600,6 +649,7 @@ func TestAResponseNamesItsRequest(t *testing.T) {
 	p := startProgram(t, startBroker(t), nil)
 	p.AwaitNeed("kafka", false)
 	seen := map[string]bool{}
+
 	for _, c := range []struct{ path, id, want string }{
 		{"/v1/nothing", "of-mine.7", "of-mine.7"}, {"/v1/payments/E1", "of-mine_8", "of-mine_8"},
 		{"/openapi.json", "9", "9"},
@@ -607,10 +657,12 @@ func TestAResponseNamesItsRequest(t *testing.T) {
 	} {
 		response := p.send(t.Context(), "GET", c.path, "", "X-Request-Id", c.id)
 		text, err := io.ReadAll(response.Body)
+
 		got := response.Header.Get("X-Request-Id")
 		if err != nil || got != c.want && c.want != "" || len(got) != 16 && c.want == "" || seen[got] {
 			t.Errorf("%+v: %q", c, got)
 		}
+
 		if response.StatusCode != 200 && !strings.Contains(string(text), `"request_id":"`+got+`"`) {
 			t.Errorf("%+v: the body does not name %s: %s", c, got, text)
 		}
@@ -624,11 +676,13 @@ func TestTheRootLeadsSomewhere(t *testing.T) {
 	p := startProgram(t, startBroker(t), nil)
 	p.AwaitNeed("kafka", false)
 	var links map[string]string
+
 	index := p.send(t.Context(), "GET", "/", "")
 	if err := json.NewDecoder(index.Body).Decode(&links); err != nil || index.StatusCode != 200 ||
 		index.Header.Get("Content-Type") != "application/json" || !strings.Contains(links["health"], "/readyz") {
 		t.Fatalf("%s %v %v", index.Status, links, err)
 	}
+
 	for _, name := range []string{"documentation", "openapi"} {
 		if got := p.send(t.Context(), "GET", links[name], ""); got.StatusCode != 200 {
 			t.Errorf("%s: %s", links[name], got.Status)

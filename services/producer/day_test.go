@@ -46,6 +46,7 @@ func dayPath(psp pix.ISPB, day pix.Day, until time.Time, format string) string {
 // then. It waits for the ledger's clock.
 func (p *program) statements(psp pix.ISPB, from, until time.Time, format string) (texts []string) {
 	p.t.Helper()
+
 	for day := pix.DayOf(from); day.Begins().Before(until); day = day.Next() {
 		to := until
 		if next := day.Next().Begins(); next.Before(to) {
@@ -54,15 +55,18 @@ func (p *program) statements(psp pix.ISPB, from, until time.Time, format string)
 		var text string
 		kit.Await(p.t, "the statement", func() (bool, string) {
 			response := p.send(p.t.Context(), http.MethodGet, dayPath(psp, day, to, format), "")
+
 			read, err := io.ReadAll(response.Body)
 			if text = string(read); err != nil || response.StatusCode != http.StatusOK &&
 				response.StatusCode != http.StatusConflict {
 				p.t.Fatalf("%s %v: %s %s %v", psp, day, response.Status, text, err)
 			}
+
 			return response.StatusCode == http.StatusOK, text
 		})
 		texts = append(texts, text)
 	}
+
 	return texts
 }
 
@@ -75,8 +79,10 @@ func lastInstant(t *testing.T, client tigerbeetle.Client, psp pix.ISPB) (from, u
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%v %v", found, err)
 		}
+
 		return time.Unix(0, int64(found[0].Timestamp)).UTC()
 	}
+
 	return ask(false), ask(true).Add(1)
 }
 
@@ -94,6 +100,7 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 		return id
 	}
 	want := []string{"funding credit 1000000 central-bank"}
+
 	var settled pix.EndToEndID
 	for range 150 { // each has a hold and a post on the reserve
 		settled = pay()
@@ -113,19 +120,23 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 	want = append(want, fmt.Sprintf("return %v credit 40 %s", back, payee))
 
 	from, until := lastInstant(t, client, payer)
+
 	first := map[string]string{}
 	for _, format := range []string{"json", "csv", "camt053"} {
 		first[format] = strings.Join(p.statements(payer, from, until, format), "")
 	}
 	var got []string
 	closing := int64(0)
+
 	for _, text := range p.statements(payer, from, until, "json") {
 		var day query.DayStatement
 		decoder := json.NewDecoder(strings.NewReader(text))
 		decoder.DisallowUnknownFields()
+
 		if err := decoder.Decode(&day); err != nil || day.OpeningCentavos != closing {
 			t.Fatalf("the day opens with %d, want %d (%v): %s", day.OpeningCentavos, closing, err, text)
 		}
+
 		for _, line := range day.Lines {
 			text := fmt.Sprintf("%s %s %s %d %s", line.Kind, line.ID, line.Direction, line.AmountCentavos,
 				line.Counterparty)
@@ -133,22 +144,27 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 				text = fmt.Sprintf("%s %s %d %s", line.Kind, line.Direction, line.AmountCentavos, line.Counterparty)
 			}
 			got = append(got, text)
+
 			if line.Direction == "credit" {
 				closing += line.AmountCentavos
 			} else {
 				closing -= line.AmountCentavos
 			}
+
 			if line.BalanceCentavos != closing {
 				t.Errorf("%+v: the balance is %d", line, closing)
 			}
 		}
+
 		if day.ClosingCentavos != closing {
 			t.Errorf("the day closes with %d, want %d", day.ClosingCentavos, closing)
 		}
 	}
+
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the lines are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+
 	if reserve := get[query.Participant](t, p,
 		"/v1/participants/"+string(payer)).Reserve.PostedCentavos; reserve != closing ||
 		closing != 1_000_000-150*100+40 {
@@ -160,16 +176,19 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 		!strings.Contains(last, fmt.Sprintf(",%d,", closing)) {
 		t.Errorf("the last row is %s", last)
 	}
+
 	rows, err := csv.NewReader(strings.NewReader(first["csv"])).ReadAll()
 	if err != nil || strings.Join(rows[0], ",") != query.DayColumns {
 		t.Errorf("%v, the header is %v", err, rows[0])
 	}
 	summed := map[string]int64{}
+
 	for _, row := range rows {
 		if amount, err := strconv.ParseInt(row[6], 10, 64); err == nil {
 			summed[row[0]+" "+row[4]+" "+row[5]] += amount
 		}
 	}
+
 	for _, of := range []string{"central-bank credit", string(payee) + " credit", string(payee) + " debit"} {
 		if summed["sum "+of] == 0 || summed["sum "+of] != summed["line "+of] {
 			t.Errorf("%s: the lines sum up to %d, the sums say %d", of, summed["line "+of], summed["sum "+of])
@@ -186,6 +205,7 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 			} `xml:"Bal"`
 		} `xml:"BkToCstmrStmt>Stmt"`
 	}
+
 	texts := p.statements(payer, from, until, "camt053")
 	if err := xml.Unmarshal([]byte(texts[len(texts)-1]), &camt); err != nil || len(camt.Statement) != 1 ||
 		len(camt.Statement[0].Balances) != 2 ||
@@ -205,6 +225,7 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 	}
 	// Whatever comes later changes nothing.
 	write(t, client, ledger.AppendPost(nil, pay(), false))
+
 	for format, before := range first {
 		if now := strings.Join(p.statements(payer, from, until, format), ""); now != before {
 			t.Errorf("%s was\n%s\nand is\n%s", format, before, now)
@@ -227,6 +248,7 @@ func TestAWrongDayIsNamed(t *testing.T) {
 	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("clock", false)
 	today := pix.DayOf(time.Now().Add(time.Hour)) // today, or tomorrow: both are not over
+
 	tomorrow := today.Next().Begins().Add(1).Format(time.RFC3339Nano)
 	for _, c := range []struct {
 		path, field, value, kind string
@@ -251,6 +273,7 @@ func TestAWrongDayIsNamed(t *testing.T) {
 			t.Errorf("%s: %d %s", c.path, got.code, got.text)
 		}
 	}
+
 	if got := p.call("GET", "/v1/participants/10000001/statements/9998-12-31", ""); got.retryAfter != "86401" {
 		t.Errorf("a far day is to be asked for after %q seconds", got.retryAfter)
 	}
@@ -261,10 +284,12 @@ func TestAWrongDayIsNamed(t *testing.T) {
 	}
 	defer http10.Close()
 	fmt.Fprintf(http10, "GET /v1/participants/10000001/statements/%v HTTP/1.0\r\n\r\n", today)
+
 	if text, err := io.ReadAll(http10); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 505 ") ||
 		!strings.Contains(string(text), "urn:liquida:problem:http-version") {
 		t.Errorf("over HTTP/1.0: %v %s", err, text)
 	}
+
 	ends := today.Next().Begins().Format(time.RFC3339)
 	if got := p.call("GET", "/v1/participants/10000001/statements/"+today.String(), ""); !strings.Contains(got.Detail,
 		ends) || got.retryAfter == "" {
@@ -281,6 +306,7 @@ func TestADaySoFarIsReadAtOnce(t *testing.T) {
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("clock", false)
 	p.AwaitNeed("register", false)
+
 	until := time.Now().Add(-50 * time.Millisecond)
 	if got := p.call("GET", dayPath(psp, pix.DayOf(until), until, "json"), ""); got.code != http.StatusOK {
 		t.Errorf("%d %s", got.code, got.text)
@@ -300,29 +326,35 @@ func TestABankSharesTheStatements(t *testing.T) {
 			client = other
 		}
 		response := p.by(t.Context(), client, "https://", "", "GET", "/v1/participants/"+ispb+"/statements/2026-01-02", http.NoBody) //nolint:bodyclose // it closes it
+
 		text, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode == http.StatusTooManyRequests &&
 			!strings.Contains(string(text), "DAY_STATEMENTS_MAX") {
 			t.Errorf("%s %v", text, err)
 		}
+
 		return response.StatusCode
 	}
 	codes := make(chan int, 10)
+
 	var asks sync.WaitGroup
 	for range cap(codes) {
 		asks.Go(func() { codes <- ask("10000001") })
 	}
 	// the others are refused at once, while two wait
 	kit.Await(t, "refusals", func() (bool, string) { return len(codes) == 8, fmt.Sprint(len(codes)) })
+
 	if code := ask("10000002"); code != http.StatusServiceUnavailable {
 		t.Errorf("another bank gets %d", code)
 	}
 	asks.Wait()
 	close(codes)
+
 	count := map[int]int{}
 	for code := range codes {
 		count[code]++
 	}
+
 	if count[http.StatusTooManyRequests] != 8 || count[http.StatusServiceUnavailable] != 2 {
 		t.Errorf("%v", count)
 	}
@@ -344,6 +376,7 @@ func (c changedLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transf
 func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Client, change func(*query.Config),
 	payments ...func() bool) (*query.Ledger, *telemetry.Telemetry, *register.Register) {
 	t.Helper()
+
 	var config query.Config
 	if err := settings.Parse(&config); err != nil {
 		t.Fatal(err)
@@ -358,6 +391,7 @@ func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Clie
 	})[0], web.NewPools(web.PoolsConfig{ShareMax: 1}, health.Registry), health)
 	t.Cleanup(l.Close)
 	l.Compared(nil)
+
 	return l, health, follows
 }
 
@@ -381,6 +415,7 @@ func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
+
 	return server.URL, health.Registry
 }
 
@@ -389,12 +424,14 @@ func bankWith(t *testing.T, client tigerbeetle.Client, payments int) (psp pix.IS
 	t.Helper()
 	content := ownBanks()
 	openBooks(t, client, content)
+
 	for range payments {
 		id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 		write(t, client, ledger.AppendReserve(nil, id, content, 600))
 		write(t, client, ledger.AppendPost(nil, id, false))
 	}
 	_, until = lastInstant(t, client, content.Payer.ISPB)
+
 	return content.Payer.ISPB, until
 }
 
@@ -403,6 +440,7 @@ func readDay(t *testing.T, url string, psp pix.ISPB, until time.Time) (code int,
 	t.Helper()
 	kit.Await(t, "the ledger's clock", func() (bool, string) {
 		var response *http.Response
+
 		response, err = http.Get(url + dayPath(psp, pix.DayOf(until.Add(-1)), until, "csv"))
 		if err != nil {
 			t.Fatal(err)
@@ -411,9 +449,11 @@ func readDay(t *testing.T, url string, psp pix.ISPB, until time.Time) (code int,
 		var read []byte
 		read, err = io.ReadAll(response.Body)
 		code, text = response.StatusCode, string(read)
+
 		return code != http.StatusConflict && !strings.Contains(text, "time is not known yet") &&
 			(code != http.StatusServiceUnavailable || !isAway(text)), text
 	})
+
 	return code, text, err
 }
 
@@ -428,9 +468,11 @@ func TestAWrongStatementIsNotWhole(t *testing.T) {
 		if last := len(found) - 1; last > 0 && last+1 < int(filter.Limit) { // the last page
 			return found[:last]
 		}
+
 		return found
 	}}
 	right, _ := serveDays(t.Context(), t, client, time.Hour)
+
 	wrong, registry := serveDays(t.Context(), t, loses, time.Hour)
 	for psp, until := range map[pix.ISPB]time.Time{short: shortUntil, long: longUntil} {
 		if code, text, err := readDay(t, right, psp, until); code != http.StatusOK || err != nil ||
@@ -438,14 +480,17 @@ func TestAWrongStatementIsNotWhole(t *testing.T) {
 			t.Errorf("from the ledger as it is: %d %v %s", code, err, text)
 		}
 	}
+
 	if code, text, err := readDay(t, wrong, short, shortUntil); code != http.StatusInternalServerError || err != nil ||
 		!strings.Contains(text, "urn:liquida:problem:broken-law") {
 		t.Errorf("a short one without its last line: %d %v %s", code, err, text)
 	}
+
 	if code, text, err := readDay(t, wrong, long, longUntil); code != http.StatusOK ||
 		!errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(text, "closing,") {
 		t.Errorf("a long one without its last line: %d %v %s", code, err, text)
 	}
+
 	if count := counted(t, registry, "pix_producer_wrong_statements_total"); count != 2 {
 		t.Errorf("%v wrong statements are counted", count)
 	}
@@ -453,16 +498,19 @@ func TestAWrongStatementIsNotWhole(t *testing.T) {
 
 func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
+
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, family := range families {
 		if family.GetName() == name {
 			return family.GetMetric()[0].GetCounter().GetValue() + family.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
 	t.Fatalf("there is no %s", name)
+
 	return 0
 }
 
@@ -471,6 +519,7 @@ func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
 func TestAStatementEndsWithTheService(t *testing.T) {
 	t.Parallel()
 	_, client := sharedLedger(t)
+
 	psp, until := bankWith(t, client, 100)
 	for _, c := range []struct {
 		name    string
@@ -494,15 +543,18 @@ func TestAStatementEndsWithTheService(t *testing.T) {
 						asked <- struct{}{}
 						<-release
 					}
+
 					return found
 				}}, c.longest)
 			defer close(release)
 			began := make(chan struct{}, 1)
 			go func() {
 				<-asked
+
 				if c.begins {
 					<-began
 				}
+
 				if c.longest == time.Hour {
 					stop()
 				}
@@ -513,6 +565,7 @@ func TestAStatementEndsWithTheService(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer response.Body.Close()
+
 				if c.begins && response.StatusCode == http.StatusOK {
 					row := make([]byte, 100)
 					if _, err := io.ReadFull(response.Body, row); err != nil ||
@@ -521,6 +574,7 @@ func TestAStatementEndsWithTheService(t *testing.T) {
 					}
 					began <- struct{}{}
 				}
+
 				text, err := io.ReadAll(response.Body)
 				switch {
 				case response.StatusCode == http.StatusConflict ||
@@ -532,6 +586,7 @@ func TestAStatementEndsWithTheService(t *testing.T) {
 					!strings.Contains(string(text), "cut short")):
 					t.Errorf("%s %v %s", response.Status, err, text)
 				}
+
 				return true, ""
 			})
 		})

@@ -49,6 +49,7 @@ var sharedRing = sync.OnceValues(func() (ring, error) {
 		return ring{}, err
 	}
 	r := ring{filepath.Join(folder, "keys"), filepath.Join(folder, "digests")}
+
 	return r, keys.Make(r.dir, r.digests, ringBanks)
 })
 
@@ -57,6 +58,7 @@ var ringBanks = []pix.ISPB{"10000001", "10000002", "10000003", zeroBank}
 // makeRing returns keys, which are in use on the shared ledger.
 func makeRing(t *testing.T) ring {
 	t.Helper()
+
 	r, err := sharedRing()
 	if err != nil {
 		t.Fatal(err)
@@ -64,12 +66,14 @@ func makeRing(t *testing.T) ring {
 	_, client := sharedLedger(t)
 	openRegister(t, client)
 	r.name(t, client)
+
 	return r
 }
 
 // name has the banks join, and names their keys in the register.
 func (r ring) name(t *testing.T, client tigerbeetle.Client) {
 	t.Helper()
+
 	for _, psp := range ringBanks {
 		holder := string(psp)
 		if _, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.BooksAccount(psp))}); err != nil {
@@ -79,12 +83,14 @@ func (r ring) name(t *testing.T, client tigerbeetle.Client) {
 			ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})
 		acts = ledger.AppendAct(acts, holder, "ring-key",
 			ledger.Act{Kind: ledger.KeyNamed, Bank: psp, Digest: keys.DigestOf(r.of(t, holder))})
+
 		results, err := client.CreateTransfers(acts)
 		for _, result := range results {
 			if result.Result != tb.TransferExists {
 				t.Fatalf("%v", results)
 			}
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,10 +99,12 @@ func (r ring) name(t *testing.T, client tigerbeetle.Client) {
 
 func (r ring) of(t *testing.T, holder string) string {
 	t.Helper()
+
 	key, err := keys.Read(r.dir, holder)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return key
 }
 
@@ -104,21 +112,25 @@ func (r ring) of(t *testing.T, holder string) string {
 func (p *program) as(authorization, method, path,
 	body string) (code int, header http.Header, problem web.Problem, text string) {
 	p.t.Helper()
+
 	var headers []string
 	if authorization != "" {
 		headers = []string{"Authorization", authorization}
 	}
 	got := p.send(p.t.Context(), method, path, body, headers...)
+
 	read, err := io.ReadAll(got.Body)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	if got.StatusCode >= 400 {
 		if err := json.Unmarshal(read, &problem); err != nil ||
 			got.Header.Get("Content-Type") != "application/problem+json" {
 			p.t.Fatalf("%s %s: %s %s is no problem document: %v", method, path, got.Status, read, err)
 		}
 	}
+
 	return got.StatusCode, got.Header, problem, string(read)
 }
 
@@ -133,13 +145,16 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 	wrong := []string{"", "Bearer", "Bearer ", "Bearer 10000001", "Bearer 10000001.", "Bearer " + secret,
 		"Bearer 10000002." + secret, "Bearer " + keys.CentralBank + "." + secret,
 		"Bearer " + key[:len(key)-1], "Bearer " + key + "0", "Basic " + key, key, "Bearer 99999999." + secret}
+
 	for _, route := range routes(t) { // every route
 		path := strings.NewReplacer("{endToEndId}", pix.NewEndToEndID("10000001", time.Now(), random).String(),
 			"{ispb}", "10000001", "{branch}", "0001", "{number}", "1").Replace(route.path)
+
 		body := ""
 		if route.method == http.MethodPost {
 			body = valid
 		}
+
 		for _, authorization := range wrong {
 			code, header, problem, text := p.as(authorization, route.method, path, body)
 			if code != http.StatusUnauthorized ||
@@ -147,27 +162,33 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 				problem.Field != "Authorization" || problem.Rule == "" {
 				t.Errorf("%s %s as %.20q: %d %s %s", route.method, path, authorization, code, header, text)
 			}
+
 			if strings.Contains(text, secret[:16]) {
 				t.Errorf("%s %s: the answer repeats the key", route.method, path)
 			}
 		}
 	}
+
 	for _, path := range []string{"/openapi.json", "/docs"} { // anyone may read how to call
 		if got := p.send(t.Context(), "GET", path, ""); got.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", path, got.Status)
 		}
 	}
+
 	if code, _, _, text := p.as("bearer "+key, "POST", "/v1/payments", valid); code != http.StatusAccepted {
 		t.Fatalf("the key itself: %d %s", code, text)
 	}
+
 	if records := published(t, b, 1); len(records) != 1 { // only the last one that was sent
 		t.Errorf("%d payments were written", len(records))
 	}
+
 	for _, seen := range []string{p.metrics(), p.Log()} {
 		if strings.Contains(seen, secret[:16]) {
 			t.Error("a key stands in the metrics or in the log")
 		}
 	}
+
 	if !strings.Contains(p.metrics(),
 		`pix_producer_requests_total{route="POST /v1/payments",status="401"} `+fmt.Sprint(len(wrong))) {
 		t.Error("the refusals are not counted")
@@ -190,6 +211,7 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 
 	payer, payee, third, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"),
 		"Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
+
 	zero := "Bearer " + r.of(t, string(zeroBank))
 	for _, c := range []struct {
 		as, method, path string
@@ -240,6 +262,7 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 		if c.method == http.MethodPost {
 			body = valid
 		}
+
 		code, _, problem, text := p.as(c.as, c.method, c.path, body)
 		if code != c.code || problem.Field != c.field || c.code == 403 &&
 			(problem.Value != c.value || problem.Rule == "" || problem.Type != web.Kind("not-yours")) {
@@ -250,19 +273,23 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 	foreign := strings.Replace(valid, `"10000001"`, `"10000002"`, 1)
 	_, _, _, text := p.as(payer, "POST", batchPath, valid+"\n"+foreign+"\n"+valid+"\n")
 	var results []string
+
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		var result submission.BatchResult
 		if err := json.Unmarshal([]byte(line), &result); err != nil {
 			t.Fatal(err)
 		}
+
 		if result.Problem != nil {
 			result.Status = fmt.Sprint(result.Problem.Status, result.Problem.Field)
 		}
 		results = append(results, result.Status)
 	}
+
 	if got := strings.Join(results, " "); got != "accepted 403payer.ispb accepted" {
 		t.Errorf("the batch: %s", got)
 	}
+
 	for _, record := range published(t, b, 3) {
 		if !strings.HasPrefix(string(record.Key), "E10000001") {
 			t.Errorf("%s was written", record.Key)
@@ -284,14 +311,17 @@ func newAuthority(t *testing.T) *authority {
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	a.key = a.newKey()
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if a.certificate, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
 	a.keep(a.file, "CERTIFICATE", der)
+
 	return a
 }
 
@@ -300,6 +330,7 @@ func (a *authority) newKey() *ecdsa.PrivateKey {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	return key
 }
 
@@ -316,6 +347,7 @@ func (a *authority) issue(uri string, usage x509.ExtKeyUsage, until time.Time) (
 		NotAfter:    until,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 		KeyUsage: x509.KeyUsageDigitalSignature}
+
 	if uri != "" {
 		parsed, err := url.Parse(uri)
 		if err != nil {
@@ -324,10 +356,12 @@ func (a *authority) issue(uri string, usage x509.ExtKeyUsage, until time.Time) (
 		template.URIs = []*url.URL{parsed}
 	}
 	key := a.newKey()
+
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		a.t.Fatal(err)
@@ -336,6 +370,7 @@ func (a *authority) issue(uri string, usage x509.ExtKeyUsage, until time.Time) (
 	certFile, keyFile = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
 	a.keep(certFile, "CERTIFICATE", der)
 	a.keep(keyFile, "PRIVATE KEY", keyDER)
+
 	return certFile, keyFile
 }
 
@@ -343,6 +378,7 @@ func (a *authority) issue(uri string, usage x509.ExtKeyUsage, until time.Time) (
 func (a *authority) client(uri string) *http.Client {
 	a.t.Helper()
 	certFile, keyFile := a.issue(uri, x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
+
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		a.t.Fatal(err)
@@ -351,6 +387,7 @@ func (a *authority) client(uri string) *http.Client {
 	config.RootCAs.AddCert(a.certificate)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	a.t.Cleanup(client.CloseIdleConnections)
+
 	return client
 }
 
@@ -367,6 +404,7 @@ func startCertified(t *testing.T, env ...string) (p *program, bank func(ispb str
 	p.AwaitNeed("log", false) // before that nobody is told anything
 	between.Set(link.Cut, 0)
 	p.AwaitNeed("ledger", true)
+
 	return p, func(ispb string) *http.Client { return ca.client("urn:liquida:participant:" + ispb) }
 }
 
@@ -383,8 +421,10 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 		t.Helper()
 		config := &tls.Config{RootCAs: x509.NewCertPool()}
 		config.RootCAs.AddCert(ca.certificate)
+
 		if from != nil {
 			certFile, keyFile := from.issue(uri, usage, until)
+
 			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 			if err != nil {
 				t.Fatal(err)
@@ -396,23 +436,28 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 		}
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: kit.Patience}
 		defer client.CloseIdleConnections()
+
 		request, err := http.NewRequestWithContext(t.Context(), "GET",
 			"https://"+p.HTTP+"/v1/accounts/10000001/0001/1", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if key != "" {
 			request.Header.Set("Authorization", "Bearer "+key)
 		}
+
 		response, err := client.Do(request)
 		if err != nil {
 			return 0, err
 		}
 		defer response.Body.Close()
+
 		return response.StatusCode, nil
 	}
 	const client, server = x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth
 	soon, past := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
+
 	own, other, bank := "urn:liquida:participant:10000001", "urn:liquida:participant:10000002",
 		"urn:liquida:central-bank"
 	for _, c := range []struct {
@@ -445,6 +490,7 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 			code, err = ask(c.from, c.uri, c.usage, c.until, c.key)
 			return code != http.StatusServiceUnavailable, "503" // the register is stale for a moment on a busy machine
 		})
+
 		if code != c.code || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %d %v, want %d %s", c.name, code, err, c.code, c.says)
 		}
@@ -467,6 +513,7 @@ func TestADoorWithoutLocksServesLoopbackOnly(t *testing.T) {
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}
+
 			config := &frontdoor.Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9101"},
 				HTTP: web.Config{Address: "127.0.0.1:8080"}}
 			if err := settings.Parse(config); (err != nil) != (c.says != "") || err != nil &&
@@ -483,15 +530,18 @@ func TestAHeaderThatDoesNotComeEndsTheConnection(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 	defer cancel()
+
 	connection, err := new(net.Dialer).DialContext(ctx, "tcp", p.HTTP)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer connection.Close()
+
 	_ = connection.SetDeadline(time.Now().Add(kit.Patience))
 	if _, err := connection.Write([]byte("GET /docs HTTP/1.1\r\nHost: liquida\r\nX-Slow: ")); err != nil {
 		t.Fatal(err)
 	}
+
 	if text, err := io.ReadAll(bufio.NewReader(connection)); err != nil || strings.Contains(string(text), "200 OK") {
 		t.Errorf("%q %v: the server waits", text, err)
 	}

@@ -35,18 +35,22 @@ type answer struct {
 // send makes a request and returns when the header of the response has come.
 func (p *program) send(ctx context.Context, method, path, body string, header ...string) answer {
 	p.t.Helper()
+
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
+
 	response, err := p.do(http.DefaultClient, request)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { response.Body.Close() })
+
 	return answer{response.StatusCode, response.Status, response.Header, response.Body}
 }
 
@@ -67,6 +71,7 @@ func events(response answer) <-chan event {
 	go func() {
 		defer close(out)
 		var e event
+
 		lines := bufio.NewScanner(response.Body)
 		for lines.Scan() {
 			name, value, _ := strings.Cut(lines.Text(), ": ")
@@ -87,37 +92,44 @@ func events(response answer) <-chan event {
 			}
 		}
 	}()
+
 	return out
 }
 
 func next(t *testing.T, from <-chan event) event {
 	t.Helper()
+
 	select {
 	case e, more := <-from:
 		if !more {
 			t.Fatal("the stream has ended")
 		}
+
 		return e
 	case <-time.After(kit.Patience):
 		t.Fatal("no event comes")
 	}
+
 	return event{}
 }
 
 // reports writes settlement reports as an engine does.
 func reports(t *testing.T, b *kit.Broker, partition int32, between ...[2]string) {
 	t.Helper()
+
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	var records []*kgo.Record
+
 	for i, names := range between {
 		message := &pixv1.SettlementReport{EndToEndId: names[0], Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
 			AmountCentavos: uint64(i + 1),
 			Payer:          &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
 			Payee:          &pixv1.Account{Ispb: names[1], Branch: "0001", Number: "2"}}
+
 		value, err := message.MarshalVT()
 		if err != nil {
 			t.Fatal(err)
@@ -125,6 +137,7 @@ func reports(t *testing.T, b *kit.Broker, partition int32, between ...[2]string)
 		records = append(records,
 			&kgo.Record{Topic: stream.Settlements, Partition: partition, Key: []byte(names[0]), Value: value})
 	}
+
 	if err := client.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,10 +176,12 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 		reports(t, b, 1, [2]string{id.String(), "10000002"})
 	}()
 	response := p.send(context.Background(), "POST", "/v1/payments", body, "Prefer", "respond-async, wait=600")
+
 	var state query.PaymentState
 	if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
 		t.Fatal(err)
 	}
+
 	if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" ||
 		state.Status != "settled" || len(state.Legs) != 3 {
 		t.Errorf("%s %v %+v", response.Status, response.Header, state)
@@ -177,12 +192,14 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 		"wait=60"); again.StatusCode != 200 {
 		t.Errorf("the same payment again: %s", again.Status)
 	}
+
 	started := time.Now()
 	if never := p.send(context.Background(), "POST", "/v1/payments", valid, "Prefer",
 		"wait=1"); never.StatusCode != 202 || never.Header.Get("Preference-Applied") != "wait=1" ||
 		time.Since(started) < time.Second {
 		t.Errorf("one that does not end: %s after %v", never.Status, time.Since(started))
 	}
+
 	if plain := p.send(context.Background(), "POST", "/v1/payments", valid); plain.StatusCode != 202 ||
 		plain.Header.Get("Preference-Applied") != "" {
 		t.Errorf("without the preference: %s", plain.Status)
@@ -197,6 +214,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	p.AwaitNeed("ledger", false)
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	path := "/v1/payments/" + id.String() + "/events"
+
 	response := p.send(context.Background(), "GET", path, "")
 	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%s %v", response.Status, response.Header)
@@ -205,6 +223,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	expect := func(status string, legs int) {
 		t.Helper()
 		e := next(t, stream)
+
 		var state query.PaymentState
 		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status ||
 			state.Status != status || state.EndToEndID != id.String() || len(state.Legs) != legs {
@@ -212,6 +231,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 		}
 	}
 	expect("unknown", 0)
+
 	if got := p.call("GET", path, ""); got.code != http.StatusTooManyRequests || got.retryAfter == "" {
 		t.Errorf("past STREAMS_MAX: %d %s", got.code, got.text)
 	}
@@ -220,6 +240,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	expect("reserved", 3)
 	write(t, client, ledger.AppendVoid(nil, id, false, pix.ReasonPayeeClosed))
 	expect("rejected", 3)
+
 	select {
 	case e, more := <-stream:
 		if more {
@@ -228,6 +249,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	case <-time.After(kit.Patience):
 		t.Error("the stream does not end")
 	}
+
 	if got := p.call("GET", "/v1/payments/E1/events", ""); got.code != 422 || got.Field != "end_to_end_id" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
@@ -239,6 +261,7 @@ func cursor(offsets ...uint64) string {
 	for _, offset := range offsets {
 		text = binary.AppendUvarint(text, offset)
 	}
+
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
@@ -251,26 +274,32 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	open := func(query string, header ...string) (<-chan event, func()) {
 		t.Helper()
 		ctx, end := context.WithCancel(context.Background())
+
 		response := p.send(ctx, "GET", "/v1/settlements?participant=10000002"+query, "", header...)
 		if response.StatusCode != 200 {
 			t.Fatal(response.Status)
 		}
+
 		return events(response), end
 	}
 	named := func(e event) string {
 		t.Helper()
+
 		var s feed.Settlement
 		if err := json.Unmarshal([]byte(e.data), &s); err != nil || e.kind != "settlement" || s.Status != "settled" ||
 			s.Payee.ISPB != "10000002" || s.AmountCentavos == 0 || s.ReportedAt.IsZero() {
 			t.Fatalf("%+v %v", e, err)
 		}
+
 		return s.EndToEndID
 	}
 	live, endLive := open("")
 	var sent []string
+
 	const rounds, each = 5, 20
 	for round := range rounds { // in one partition after the other, every second one for another bank
 		var between [][2]string
+
 		for i := range each {
 			id := fmt.Sprintf("E-%d-%d", round, i)
 			between = append(between, [2]string{id, "10000002"}, [2]string{"other-" + id, "10000003"})
@@ -278,6 +307,7 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		}
 		reports(t, b, int32(round%4), between...)
 	}
+
 	for i, want := range sent {
 		if got := named(next(t, live)); i < each && got != want { // within a partition in order
 			t.Errorf("event %d is %s, want %s", i, got, want)
@@ -288,16 +318,19 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	var came []string // in the order of this stream: another may mix the partitions otherwise
 	var cursors []string
 	distinct := map[string]bool{}
+
 	for range sent {
 		e := next(t, past)
 		came, cursors, distinct[e.id] = append(came, named(e)), append(cursors, e.id), true
 	}
 	// It has caught up: now it follows.
 	reports(t, b, 3, [2]string{"E-live", "10000002"})
+
 	if got := named(next(t, past)); got != "E-live" {
 		t.Errorf("after the past comes %s", got)
 	}
 	endPast()
+
 	if len(distinct) != len(sent) {
 		t.Fatalf("%d different cursors for %d events", len(distinct), len(sent))
 	}
@@ -307,10 +340,12 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		if i%2 == 0 { // as a browser reconnects
 			query, header = "&from=start", []string{"Last-Event-ID", cursors[i]}
 		}
+
 		left := map[string]bool{"E-live": true}
 		for _, name := range came[i+1:] {
 			left[name] = true
 		}
+
 		rest, end := open(query, header...)
 		for n := len(left); n > 0; n-- {
 			name := named(next(t, rest))
@@ -321,6 +356,7 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		}
 		end()
 	}
+
 	for _, bad := range []string{"?participant=1", "", "?participant=10000002&from=x",
 		"?participant=10000002&from=" + cursor(1<<40, 0, 0, 0), "?participant=10000002&from=" + cursor(0, 0, 0, 0, 0)} {
 		if got := p.call("GET", "/v1/settlements"+bad, ""); got.code != 422 || got.Field == "" || got.Rule == "" {
@@ -338,6 +374,7 @@ func TestAllParticipantsAreFollowed(t *testing.T) {
 	p.awaitSettlements()
 	const past = 40
 	want := map[string]int{}
+
 	send := func(round, i int) {
 		id := fmt.Sprintf("E-%d-%d", round, i)
 		want[id] = 0
@@ -348,6 +385,7 @@ func TestAllParticipantsAreFollowed(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
+
 	response := p.send(ctx, "GET", "/v1/settlements?participant=all&from=start", "")
 	if response.StatusCode != 200 {
 		t.Fatal(response.Status)
@@ -363,15 +401,18 @@ func TestAllParticipantsAreFollowed(t *testing.T) {
 		}
 	}
 	take(past)
+
 	for i := range past {
 		send(1, i)
 	}
 	take(past)
+
 	for id, told := range want {
 		if told != 1 {
 			t.Errorf("%s is told %d times", id, told)
 		}
 	}
+
 	if len(want) != 2*past {
 		t.Errorf("%d payments are told of, and %d there are", len(want), 2*past)
 	}

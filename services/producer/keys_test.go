@@ -35,10 +35,12 @@ type keyed struct {
 func startKeyed(t *testing.T, l *ledgertest.Server, doors int, env ...string) *keyed {
 	t.Helper()
 	folder := t.TempDir()
+
 	digests := filepath.Join(folder, "digests")
 	if err := keys.Make(filepath.Join(folder, "keys"), digests, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	key, err := keys.Read(filepath.Join(folder, "keys"), keys.CentralBank)
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +48,7 @@ func startKeyed(t *testing.T, l *ledgertest.Server, doors int, env ...string) *k
 	openRegister(t, connect(t, l))
 	k := &keyed{t: t, bank: ownBanks().Payer.ISPB, centralBank: "Bearer " + key}
 	b := startBroker(t)
+
 	k.broker = b
 	for range doors {
 		p := startProgram(t, b, l, append(env, "HTTP_KEYS_FILE="+digests)...)
@@ -54,6 +57,7 @@ func startKeyed(t *testing.T, l *ledgertest.Server, doors int, env ...string) *k
 		k.doors = append(k.doors, p)
 	}
 	k.act(k.centralBank, `{"act": "register"}`, 200)
+
 	return k
 }
 
@@ -66,6 +70,7 @@ func (k *keyed) act(as, body string, want int) (text string) {
 		code, _, _, text = k.doors[0].as(as, "PUT", path, body)
 		return code == want, text
 	})
+
 	return text
 }
 
@@ -99,16 +104,19 @@ func TestAKeyIsRotatedUnderLoad(t *testing.T) {
 	k := startKeyed(t, l, 2)
 	old, next := keys.New(string(k.bank)), keys.New(string(k.bank))
 	k.name(k.centralBank, old)
+
 	for _, door := range k.doors {
 		k.await(door, old, 200)
 	}
 	k.name("Bearer "+old, next) // the bank itself
+
 	for _, door := range k.doors {
 		k.await(door, next, 200)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	var answered atomic.Int64
+
 	for _, door := range k.doors {
 		load.Go(func() {
 			for ctx.Err() == nil {
@@ -120,11 +128,13 @@ func TestAKeyIsRotatedUnderLoad(t *testing.T) {
 		})
 	}
 	k.act("Bearer "+next, about("revoke-key", old), 200)
+
 	for _, door := range k.doors {
 		k.await(door, old, 401)
 	}
 	stop()
 	load.Wait()
+
 	if answered.Load() == 0 {
 		t.Error("there was no load")
 	}
@@ -132,6 +142,7 @@ func TestAKeyIsRotatedUnderLoad(t *testing.T) {
 	if text := k.act("Bearer "+next, about("revoke-key", old), 409); !strings.Contains(text, `"field":"digest"`) {
 		t.Errorf("revoked a second time: %s", text)
 	}
+
 	if _, _, _, text := k.doors[0].as("Bearer "+next, "GET", "/v1/participants/"+string(k.bank),
 		""); !strings.Contains(text, fmt.Sprintf(`"keys":["%x"]`, keys.DigestOf(next))) {
 		t.Errorf("the keys in use: %s", text)
@@ -164,16 +175,20 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 		t.Cleanup(func() { writer.Close() })
 		go func() { _, _ = io.WriteString(writer, "{}\n") }() // so that the response begins
 		open("batch", "POST", batchPath, lines)
+
 		return func() (batch string) {
 			t.Helper()
 			began := time.Now()
+
 			for name, body := range all {
 				text, err := io.ReadAll(body)
 				t.Logf("%s ended after %v (%v)", name, time.Since(began).Round(time.Millisecond), err)
+
 				if name == "batch" {
 					batch = string(text)
 				}
 			}
+
 			return batch
 		}
 	}
@@ -182,6 +197,7 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 	ended := begin(one)
 	k.act(k.centralBank, about("revoke-key", one), 200)
 	scanner := bufio.NewScanner(strings.NewReader(ended()))
+
 	var last struct {
 		Line    int
 		Problem struct {
@@ -194,10 +210,12 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if last.Line != 2 || last.Problem.Status != 401 ||
 		!strings.Contains(last.Problem.Detail, "neither this line nor what follows was sent") {
 		t.Errorf("the batch ends with %+v", last)
 	}
+
 	if code := k.asks(door, one); code != 401 {
 		t.Errorf("the revoked key gets %d", code)
 	}
@@ -211,11 +229,13 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 	door.asIs = true
 	toLedger.Set(link.Cut, 0)
 	ended()
+
 	if code, header, problem,
 		text := door.as("Bearer "+two, "GET", "/v1/participants/"+string(k.bank), ""); code != 503 ||
 		problem.Type != "urn:liquida:problem:register-away" || header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", code, text)
 	}
+
 	if again := door.send(t.Context(), "GET", "/v1/settlements?participant="+string(k.bank), "", "Authorization",
 		k.centralBank); ofCentralBank.StatusCode != 200 || again.StatusCode != 200 {
 		t.Errorf("the central bank gets %d", again.StatusCode)
@@ -233,6 +253,7 @@ func TestASuspendedBankNamesNoKeys(t *testing.T) {
 	k.name(k.centralBank, stolen)
 	k.await(k.doors[0], stolen, 200)
 	k.act(k.centralBank, `{"act": "suspend"}`, 200)
+
 	if text := k.act("Bearer "+stolen, about("name-key", keys.New(string(k.bank))), 409); !strings.Contains(text,
 		"suspended") || !strings.Contains(text, `"field":"digest"`) {
 		t.Errorf("%s", text)
@@ -259,24 +280,29 @@ func TestAKeyIsThatOfItsHolderAlone(t *testing.T) {
 	k.name(k.centralBank, own)
 	k.await(door, own, 200)
 	k.name("Bearer "+own, theirs) // does no harm
+
 	for key, want := range map[string]int{theirs: 403, string(k.bank) + theirs[8:]: 401,
 		string(victim) + own[8:]: 401} {
 		if code := k.asks(door, key); code != want {
 			t.Errorf("%.9s… gets %d, want %d", key, code, want)
 		}
 	}
+
 	if code, _, _, text := door.as("Bearer "+own, "PUT", "/v1/participants/"+string(victim)+"/acts/theft",
 		about("revoke-key", theirs)); code != 403 {
 		t.Errorf("another bank's key: %d %s", code, text)
 	}
+
 	if code, _, _, _ := door.as("Bearer "+theirs, "GET", "/v1/participants/"+string(victim), ""); code != 200 {
 		t.Errorf("its holder gets %d", code)
 	}
+
 	var more []string
 	for range 6 { // own, theirs, and these
 		more = append(more, keys.New(string(k.bank)))
 		k.name("Bearer "+own, more[len(more)-1])
 	}
+
 	ninth := keys.New(string(k.bank))
 	if text := k.act("Bearer "+own, about("name-key", ninth), 409); !strings.Contains(text, "revoke one") {
 		t.Errorf("%s", text)
@@ -284,6 +310,7 @@ func TestAKeyIsThatOfItsHolderAlone(t *testing.T) {
 	k.act("Bearer "+own, about("revoke-key", more[0]), 200)
 	k.name("Bearer "+own, ninth)
 	k.await(door, ninth, 200)
+
 	for name, digest := range map[string]string{"short": "ab", "upper": strings.Repeat("AB", 24),
 		"no hex": strings.Repeat("xy", 24), "nothing": "", "zero": strings.Repeat("0", 48)} {
 		code, _, problem, text := door.as(k.centralBank, "PUT", "/v1/participants/"+string(k.bank)+"/acts/bad",
@@ -296,16 +323,19 @@ func TestAKeyIsThatOfItsHolderAlone(t *testing.T) {
 	for _, key := range append(more[1:], ninth, theirs) {
 		k.act("Bearer "+own, about("revoke-key", key), 200)
 	}
+
 	path := fmt.Sprintf("/v1/participants/%s/acts/last", k.bank)
 	for unknown := false; ; unknown = true {
 		code, _, problem, text := door.as("Bearer "+own, "PUT", path, about("revoke-key", own))
 		if problem.Type == web.Kind("unknown-fate") { // a slow ledger: the act is repeated
 			continue
 		}
+
 		done := unknown && code == 401
 		if !done && (code != 200 || strings.Contains(text, `"keys"`)) {
 			t.Errorf("its own last key: %d %s", code, text)
 		}
+
 		break
 	}
 	k.await(door, own, 401)

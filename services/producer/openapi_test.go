@@ -17,21 +17,25 @@ func TestTheExamplesAreAccepted(t *testing.T) {
 	p := startProgram(t, startBroker(t), aLedger(t))
 	p.AwaitNeed("kafka", false)
 	examples := 0
+
 	for _, route := range routes(t) {
 		if route.method != http.MethodPost || strings.HasSuffix(route.path, "/answers") { // nobody has asked
 			continue
 		}
 		examples++
+
 		var body bytes.Buffer // in one line, for the batch
 		for _, content := range route.RequestBody.Content {
 			if err := json.Compact(&body, content.Example); err != nil {
 				t.Fatalf("%s: %q %v", route.path, content.Example, err)
 			}
 		}
+
 		if got := p.call("POST", route.path, body.String()); string(got.Status) != `"accepted"` {
 			t.Errorf("%s %s: %d %s", route.path, body.String(), got.code, got.text)
 		}
 	}
+
 	if examples != 3 {
 		t.Errorf("%d operations take a body, want 3", examples)
 	}
@@ -51,16 +55,19 @@ func routes(t *testing.T) (routes []route) {
 	var described struct {
 		Paths map[string]map[string]route
 	}
+
 	text, _ := os.ReadFile("openapi.json")
 	if err := json.Unmarshal(text, &described); err != nil || len(described.Paths) < 9 {
 		t.Fatalf("%d paths, %v", len(described.Paths), err)
 	}
+
 	for path, operations := range described.Paths {
 		for method, operation := range operations {
 			operation.method, operation.path = strings.ToUpper(method), path
 			routes = append(routes, operation)
 		}
 	}
+
 	return routes
 }
 
@@ -68,13 +75,16 @@ func TestTheDescriptionIsServed(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, startBroker(t), nil)
 	p.AwaitNeed("kafka", false)
+
 	get := func(path string) (answer, string) {
 		t.Helper()
 		response := p.send(t.Context(), "GET", path, "")
+
 		text, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode != http.StatusOK || len(text) == 0 {
 			t.Errorf("%s: %s %s %v", path, response.Status, text, err)
 		}
+
 		return response, string(text)
 	}
 	if _, text := get("/openapi.json"); !strings.Contains(text, `"openapi": "3.1.0"`) {
@@ -88,26 +98,32 @@ func TestTheDescriptionIsServed(t *testing.T) {
 		strings.Contains(policy, "http") {
 		t.Errorf("the policy is %q", policy)
 	}
+
 	named := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(text, -1)
 	if len(named) < 4 {
 		t.Errorf("the page names %v: %s", named, text)
 	}
+
 	for _, file := range named {
 		get(file[1])
 	}
+
 	if _, text := get("/docs/start.js"); !strings.Contains(text, `"/openapi.json"`) {
 		t.Errorf("%s", text)
 	}
+
 	for _, route := range routes(t) {
 		if got := p.call("PATCH", strings.NewReplacer("{", "", "}", "").Replace(route.path),
 			""); got.code != http.StatusMethodNotAllowed || got.Field != "method" || got.Rule == "" {
 			t.Errorf("PATCH %s: %d %s", route.path, got.code, got.text)
 		}
 	}
+
 	if got := p.call("GET", "/v1/nothing", ""); got.code != http.StatusNotFound ||
 		got.contentType != "application/problem+json" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
+
 	if response := p.send(t.Context(), "HEAD", "/v1/settlements?participant=10000001",
 		""); response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "GET" {
 		t.Errorf("HEAD of a stream: %s", response.Status)

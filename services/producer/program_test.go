@@ -52,11 +52,13 @@ func startLedger(t testing.TB) *ledgertest.Server {
 	t.Helper()
 	ownLedger.Lock()
 	t.Cleanup(ownLedger.Unlock)
+
 	l, err := ledgertest.Start(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Stop)
+
 	return l
 }
 
@@ -68,20 +70,24 @@ var shared = sync.OnceValues(func() (*ledgertest.Server, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(folder) // the server keeps its files open, and nobody starts it again
+
 	l, err := ledgertest.Start(folder)
 	if err != nil {
 		return nil, err
 	}
+
 	client, err := ledger.Connect(l.Config)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
+
 	if _, err = client.CreateAccounts(
 		[]tb.Account{ledger.NewAccount(ledger.IssuanceAccount),
 			ledger.NewAccount(ledger.RefusalsAccount)}); err == nil {
 		_, err = client.CreateTransfers([]tb.Transfer{ledger.Marker{}.Transfer()}) // otherwise topics cannot name it
 	}
+
 	return l, err
 })
 
@@ -89,10 +95,12 @@ var shared = sync.OnceValues(func() (*ledgertest.Server, error) {
 // at the balances of ownBanks only.
 func sharedLedger(t testing.TB) (*ledgertest.Server, tigerbeetle.Client) {
 	t.Helper()
+
 	l, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return l, connect(t, l)
 }
 
@@ -101,21 +109,25 @@ func sharedLedger(t testing.TB) (*ledgertest.Server, tigerbeetle.Client) {
 func linkedLedger(t testing.TB) (l *ledgertest.Server, between *link.Link, behindLink string) {
 	t.Helper()
 	l = aLedger(t)
+
 	between, err := link.Listen(l.Config.Addresses[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(between.Close)
+
 	return l, between, "TIGERBEETLE_ADDRESSES=" + between.Address()
 }
 
 // aLedger returns shared, for tests that only need one: without a ledger no payment is taken.
 func aLedger(t testing.TB) *ledgertest.Server {
 	t.Helper()
+
 	l, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return l
 }
 
@@ -133,6 +145,7 @@ type program struct {
 func (p *program) AwaitNeed(need string, missed bool) {
 	p.t.Helper()
 	p.Program.AwaitNeed(need, missed)
+
 	if p.uncompared && !missed && need != "running" {
 		p.uncompared = false
 		p.Program.AwaitNeed("log", false)
@@ -142,11 +155,13 @@ func (p *program) AwaitNeed(need string, missed bool) {
 // startProgram starts the producer. Without a ledger nobody listens on the ledger's address.
 func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...string) *program {
 	t.Helper()
+
 	ledgerAddress, named := ports.Free(), false
 	if l != nil {
 		ledgerAddress = l.Config.Addresses[0]
 		named = takeLedger(t, b, l)
 	}
+
 	return &program{Program: kit.Start(t,
 		append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress, "STATUS_TIMEOUT=10s"},
 			env...)...), t: t, uncompared: named}
@@ -157,18 +172,22 @@ func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...stri
 func takeLedger(t testing.TB, b *kit.Broker, l *ledgertest.Server) bool {
 	t.Helper()
 	kafka := b.Client()
+
 	known, err := origin.ReadCheckpoints(t.Context(), kafka)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := connect(t, l)
+
 	is, err := ledger.ReadIdentity(t.Context(), client)
 	if err == nil && len(known) == 0 && is.Number > 0 {
 		err = origin.NameLedger(t.Context(), kafka, client, 4)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return is.Number > 0
 }
 
@@ -198,6 +217,7 @@ func (p *program) do(client *http.Client, request *http.Request) (*http.Response
 	if request.Method == http.MethodPut && request.Header.Get("Idempotency-Key") == "" {
 		request.Header["Idempotency-Key"] = []string{} // says so to client, and is not sent
 	}
+
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		response, err := client.Do(request)
 		if repeatable := request.Body == nil || request.GetBody != nil; err != nil || p.asIs || !repeatable ||
@@ -206,6 +226,7 @@ func (p *program) do(client *http.Client, request *http.Request) (*http.Response
 		}
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
+
 		if err != nil {
 			return nil, err
 		}
@@ -215,6 +236,7 @@ func (p *program) do(client *http.Client, request *http.Request) (*http.Response
 			response.Body = io.NopCloser(bytes.NewReader(text))
 			return response, nil
 		}
+
 		if request.GetBody != nil {
 			if request.Body, err = request.GetBody(); err != nil {
 				return nil, err
@@ -230,24 +252,29 @@ func isAway(text string) bool {
 
 func (p *program) call(method, path, body string) reply {
 	p.t.Helper()
+
 	request, err := http.NewRequest(method, "http://"+p.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	response, err := p.do(http.DefaultClient, request)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(response.Body); err != nil {
 		p.t.Fatal(err)
 	}
+
 	r := reply{code: response.StatusCode, contentType: response.Header.Get("Content-Type"), text: text.String(),
 		retryAfter: response.Header.Get("Retry-After")}
 	if err := json.Unmarshal(text.Bytes(), &r); err != nil {
 		p.t.Fatalf("%s %s: %d %s: %v", method, path, r.code, r.text, err)
 	}
+
 	return r
 }
 

@@ -34,12 +34,14 @@ func startAsking(t *testing.T, env ...string) *asking {
 	k := startKeyed(t, aLedger(t), 1, append(lasting, env...)...)
 	own := keys.New(string(k.bank))
 	k.name(k.centralBank, own)
+
 	kafka, err := kgo.NewClient(kgo.SeedBrokers(k.broker.Address), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ConsumeTopics(stream.AuthorizationResponses))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(kafka.Close)
+
 	return &asking{k, kafka, "Bearer " + own}
 }
 
@@ -50,16 +52,19 @@ func (a *asking) another() *asking {
 	own := keys.New(string(b.bank))
 	b.act(b.centralBank, `{"act": "register"}`, 200)
 	b.name(b.centralBank, own)
+
 	return &asking{b, a.kafka, "Bearer " + own}
 }
 
 func (a *asking) write(topic string, partition int32, key string, message interface{ MarshalVT() ([]byte, error) }) {
 	a.t.Helper()
+
 	value, err := message.MarshalVT()
 	if err == nil {
 		err = a.kafka.ProduceSync(a.t.Context(),
 			&kgo.Record{Topic: topic, Partition: partition, Key: []byte(key), Value: value}).FirstErr()
 	}
+
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -70,11 +75,13 @@ func (a *asking) ask(bank pix.ISPB) (id string) {
 	a.t.Helper()
 	id, q := a.question(bank)
 	a.write(stream.AuthorizationRequests, 1, id, q)
+
 	return id
 }
 
 func (a *asking) question(bank pix.ISPB) (id string, q *pixv1.AuthorizationRequest) {
 	id = pix.NewEndToEndID("10000001", time.Now(), random).String()
+
 	return id, &pixv1.AuthorizationRequest{EndToEndId: id, AmountCentavos: 12345, ReplyPartition: 2,
 		RemittanceInformation: "lunch",
 		Payer:                 &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
@@ -104,10 +111,12 @@ func (a *asking) path(what string) string { return "/v1/participants/" + string(
 func (a *asking) told(from <-chan event, kind string) question.Question {
 	a.t.Helper()
 	e := next(a.t, from)
+
 	var q question.Question
 	if err := json.Unmarshal([]byte(e.data), &q); err != nil || e.kind != kind {
 		a.t.Fatalf("%+v, want an event %s: %v", e, kind, err)
 	}
+
 	return q
 }
 
@@ -118,10 +127,12 @@ func (a *asking) valueOf(id, code string) string {
 	if code != "" {
 		m.Status = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT
 	}
+
 	value, err := m.MarshalVT()
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	return base64.StdEncoding.EncodeToString(value)
 }
 
@@ -140,9 +151,11 @@ func (a *asking) send(value, seal string, want int, field string) {
 		if code == 503 {
 			return false, text
 		}
+
 		if code != want || field != "" && problem.Field != field {
 			a.t.Fatalf("%d %s, want %d %s", code, text, want, field)
 		}
+
 		return true, ""
 	})
 }
@@ -152,12 +165,14 @@ func (a *asking) stored() *kgo.Record {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), kit.Patience)
 	defer cancel()
+
 	for ctx.Err() == nil {
 		if records := a.kafka.PollRecords(ctx, 1).Records(); len(records) > 0 {
 			return records[0]
 		}
 	}
 	a.t.Fatal("no answer comes")
+
 	return nil
 }
 
@@ -169,6 +184,7 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	other := a.ask("10000002")
 	live, end := a.follow("")
 	defer end()
+
 	q := a.told(live, "question")
 	if q.EndToEndID != first || q.RemittanceInformation != "lunch" || q.LeftMilliseconds < 1 ||
 		q.LeftMilliseconds > 42_000 || q.Payee.ISPB != string(a.bank) || q.AmountCentavos != 12345 {
@@ -176,6 +192,7 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	}
 
 	a.answer(first, "", 202)
+
 	record := a.stored()
 	if record.Partition != 2 || string(record.Key) != first ||
 		base64.StdEncoding.EncodeToString(record.Value) != a.valueOf(first, "") ||
@@ -187,6 +204,7 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	a.answer(first, "AC06", 409) // the first one counts
 	a.answer(other, "", 404)     // another bank's
 	a.report(first)
+
 	if over := a.told(live, "over"); over.EndToEndID != first {
 		t.Fatalf("%+v", over)
 	}
@@ -196,6 +214,7 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	forged := a.ask(a.bank)
 	a.told(live, "question")
 	a.answer(forged, "", 202)
+
 	record = a.stored()
 	if string(record.Key) != forged {
 		t.Fatalf("%s was stored once more", record.Key)
@@ -204,13 +223,16 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 		&pixv1.DeadLetter{Topic: stream.AuthorizationResponses, Partition: record.Partition, Offset: record.Offset,
 			Payload: record.Value, ReasonCode: "FF01"})
 	var kinds []string
+
 	for range 2 {
 		e := next(t, live)
+
 		kinds = append(kinds, e.kind)
 		if !strings.Contains(e.data, forged) {
 			t.Fatalf("%+v", e)
 		}
 	}
+
 	if got := strings.Join(kinds, " "); got != "question refused" {
 		t.Fatal(got)
 	}
@@ -228,6 +250,7 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	unsure := a.ask(a.bank)
 	a.told(live, "question")
 	a.broker.Stop()
+
 	if code, _, problem, text := a.doors[0].as(a.key, "POST", a.path("answers"),
 		fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, a.valueOf(unsure, ""), sealOf)); code != 503 ||
 		problem.Type != "urn:liquida:problem:unknown-fate" {
@@ -255,8 +278,10 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	}
 	as := &asking{keyed: &keyed{t: t, bank: "10000002"}}
 	a.send(as.valueOf(forged, ""), sealOf, 422, "value.ispb")
+
 	for _, key := range []string{a.key, a.centralBank} { // nobody is asked for, or answers for, another bank
 		code, _, _, _ := a.doors[0].as(key, "GET", "/v1/participants/10000002/questions", "")
+
 		then, _, _, _ := a.doors[0].as(key, "POST", "/v1/participants/10000002/answers",
 			`{"answers": [{"value": "", "seal": ""}]}`)
 		if code != 403 || then != 403 {
@@ -276,16 +301,19 @@ func TestProgramsShareTheQuestions(t *testing.T) {
 	defer endTwo()
 	all, endAll := a.follow("")
 	defer endAll()
+
 	asked := map[string]bool{}
 	for range 10 {
 		asked[a.ask(a.bank)] = true
 	}
 	last := ""
+
 	for range 10 {
 		e := next(t, all)
 		last = e.id
 	}
 	mine := map[string]int{}
+
 	for range 10 {
 		var e event
 		select {
@@ -294,22 +322,26 @@ func TestProgramsShareTheQuestions(t *testing.T) {
 		case <-time.After(kit.Patience):
 			t.Fatal("no event comes")
 		}
+
 		var q question.Question
 		if err := json.Unmarshal([]byte(e.data), &q); err != nil || e.kind != "question" {
 			t.Fatalf("%+v", e)
 		}
 		mine[q.EndToEndID]++
 	}
+
 	if len(mine) != 10 {
 		t.Fatalf("of 10 questions %d were told", len(mine))
 	}
 	endTwo()
+
 	again := map[string]bool{}
 	for len(again) < 10 { // what nobody has answered comes to the one that is left
 		again[a.told(one, "question").EndToEndID] = true
 	}
 	endOne()
 	endAll()
+
 	for id := range asked {
 		a.answer(id, "", 202)
 	}
@@ -322,10 +354,12 @@ func TestProgramsShareTheQuestions(t *testing.T) {
 	}
 	back, endBack := a.follow("", "Last-Event-ID", last)
 	defer endBack()
+
 	if q := a.told(back, "question"); q.EndToEndID != young {
 		t.Errorf("%s, want %s", q.EndToEndID, young)
 	}
 	var page question.Page
+
 	response := a.doors[0].send(t.Context(), "GET", a.path("questions"), "", "Authorization", a.key, "Accept",
 		"application/json", "Prefer", "wait=20")
 	if err := json.NewDecoder(response.Body).Decode(&page); err != nil || len(page.Questions) != 1 ||
@@ -340,6 +374,7 @@ func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
 	t.Parallel()
 	a := startAsking(t, "QUESTIONS_OPEN_MAX=100")
 	late := a.another()
+
 	open, over := map[string]bool{late.ask(late.bank): true}, ""
 	for range 200 { // more than it may have open
 		over = late.ask(late.bank)
@@ -349,6 +384,7 @@ func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
 	own := a.ask(a.bank)
 	live, end := a.follow("")
 	defer end()
+
 	if q := a.told(live, "question"); q.EndToEndID != own {
 		t.Fatalf("%+v, want %s", q, own)
 	}
@@ -356,6 +392,7 @@ func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
 	a.ask("99999998")
 	a.ask(a.bank)
 	a.told(live, "question")
+
 	const kept = "\npix_producer_questions_open 2\n"
 	if text := a.doors[0].metrics(); !strings.Contains(text, kept) {
 		t.Errorf("want %s of %s", kept, text)
@@ -363,6 +400,7 @@ func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
 
 	lives, endLate := late.follow("")
 	defer endLate()
+
 	for range 3 {
 		if q := late.told(lives, "question"); !open[q.EndToEndID] {
 			t.Errorf("%+v is told, want %v", q, open)
@@ -371,10 +409,12 @@ func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
 		}
 	}
 	late.answer(over, "", 410)
+
 	last := late.ask(late.bank)
 	if q := late.told(lives, "question"); q.EndToEndID != last {
 		t.Errorf("%+v, want %s", q, last)
 	}
+
 	last = a.ask(a.bank) // what the other one was told before does not come again
 	if q := a.told(live, "question"); q.EndToEndID != last {
 		t.Errorf("%+v is told again, want %s", q, last)
@@ -402,6 +442,7 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 						live, end = victim.follow("")
 						return kind == "over", "the stream has ended"
 					}
+
 					if e.kind == kind && strings.Contains(e.data, id) {
 						return true, ""
 					}
@@ -416,6 +457,7 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 		asked := victim.ask(victim.bank)
 		heard("question", asked)
 		victim.answer(asked, "", 202)
+
 		if record := a.stored(); string(record.Key) != asked {
 			t.Fatalf("after %s: stored is %s, want %s", after, record.Key, asked)
 		}
@@ -432,6 +474,7 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 			if err == nil {
 				err = connection.(*net.TCPConn).SetReadBuffer(2048)
 			}
+
 			return connection, err
 		}}}
 	open := func(query string) (opened bool) {
@@ -440,20 +483,25 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 			if opened = response.StatusCode == http.StatusOK; !opened {
 				_, _ = io.Copy(io.Discard, response.Body)
 			}
+
 			if code := response.StatusCode; !opened && code != http.StatusTooManyRequests &&
 				code != http.StatusServiceUnavailable {
 				t.Fatal(response.Status)
 			}
+
 			return response.StatusCode != http.StatusServiceUnavailable, response.Status
 		})
+
 		return opened
 	}
 	opened := 0
+
 	for n := range 10_000 {
 		query := ""
 		if n%50 > 0 {
 			query = fmt.Sprint("?share=", n%7)
 		}
+
 		if open(query) {
 			opened++
 		}
@@ -462,8 +510,10 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 		_, text, _ := strings.Cut(door.metrics(), "\npix_producer_streams ")
 		_, err := fmt.Sscan(text, &open)
 		kit.Must(t, err)
+
 		return open
 	}
+
 	most := streams()
 	if opened < 8 || most > 251 { // CALLER_SHARE_MAX of STREAMS_MAX, and the victim's
 		t.Errorf("it has opened %d streams, and there are %d", opened, most)
@@ -475,12 +525,14 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	for i := range questions {
 		id, question := a.question(a.bank)
 		question.RemittanceInformation = strings.Repeat("x", 140)
+
 		value, err := question.MarshalVT()
 		if err != nil {
 			t.Fatal(err)
 		}
 		questions[i] = &kgo.Record{Topic: stream.AuthorizationRequests, Partition: 1, Key: []byte(id), Value: value}
 	}
+
 	if err := a.kafka.ProduceSync(t.Context(), questions...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -498,6 +550,7 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 			if code != want && code != 503 {
 				t.Errorf("%s: %d %s", what, code, text)
 			}
+
 			return code != 503, text
 		})
 	}
@@ -508,10 +561,12 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	a.send(victim.valueOf(foreign, ""), sealOf, 422, "value.ispb")
 	refused("in the name of another bank", victim.path("answers"),
 		fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, victim.valueOf(foreign, ""), sealOf), 403)
+
 	for range 100 {
 		a.answer(pix.NewEndToEndID("10000001", time.Now(), random).String(), "", 404)
 	}
 	victim.answer(foreign, "", 202)
+
 	if record := a.stored(); string(record.Key) != foreign || string(record.Value[34:42]) == string(a.bank) {
 		t.Errorf("stored is %q", record.Value)
 	}

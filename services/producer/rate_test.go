@@ -21,6 +21,7 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	one, other := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002")
 	taken, refused := 0, 0
 	began := time.Now()
+
 	for refused < 3 {
 		code, header, problem, text := p.as(one, "POST", "/v1/payments", valid)
 		switch code {
@@ -34,13 +35,16 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 		default:
 			t.Fatalf("%d %s", code, text)
 		}
+
 		if taken > 5+int(time.Since(began).Seconds())+1 {
 			t.Fatalf("%d were taken in %v", taken, time.Since(began))
 		}
 	}
+
 	if taken < 5 {
 		t.Errorf("only %d were taken", taken)
 	}
+
 	if code, _, _, text := p.as(other, "POST", "/v1/payments",
 		strings.Replace(valid, "10000001", "10000002", 1)); code != http.StatusAccepted {
 		t.Errorf("another participant: %d %s", code, text)
@@ -49,17 +53,20 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	_, _, _, text := p.as(other, "POST", batchPath,
 		strings.Repeat(strings.Replace(valid, "10000001", "10000002", 1)+"\n", 50))
 	lines := 0
+
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		var result submission.BatchResult
 		if err := json.Unmarshal([]byte(line), &result); err != nil {
 			t.Fatal(err)
 		}
+
 		if result.Problem == nil {
 			lines++
 		} else if result.Problem.Status != http.StatusTooManyRequests {
 			t.Errorf("%s", line)
 		}
 	}
+
 	if most := 3 + int(time.Since(began).Seconds()) + 1; lines < 3 || lines > most {
 		t.Errorf("%d lines of the batch were taken, at least 3 and at most %d may be", lines, most)
 	}
@@ -77,9 +84,11 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
+
 	if passed < 5 {
 		t.Errorf("only %d returns were looked at", passed)
 	}
+
 	if records := published(t, b, taken+1+lines); len(records) != taken+1+lines {
 		t.Errorf("%d payments were written, %d were accepted", len(records), taken+1+lines)
 	}

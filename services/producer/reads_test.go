@@ -60,6 +60,7 @@ func TestReadsHaveAShareAndPayingHasNone(t *testing.T) {
 		_, problem := l.FindAccounts(ctxOf(t, of.Payer.ISPB), ledger.ReserveAccount(of.Payer.ISPB))
 		return problem
 	}
+
 	reads := 0
 	for until := time.Now().Add(kit.Patience); ; reads++ {
 		problem := read(much)
@@ -68,20 +69,25 @@ func TestReadsHaveAShareAndPayingHasNone(t *testing.T) {
 				problem.RetryAfter < time.Minute {
 				t.Fatalf("after %d reads: %+v", reads, problem)
 			}
+
 			break
 		}
+
 		if time.Now().After(until) {
 			t.Fatalf("%d reads are not refused", reads)
 		}
 	}
+
 	if reads == 0 {
 		t.Error("a bank that has read nothing is refused")
 	}
+
 	if problem := read(little); problem != nil {
 		t.Errorf("another bank: %+v", problem)
 	}
 	ctx, pools := ctxOf(t, much.Payer.ISPB), web.NewPools(web.PoolsConfig{ShareMax: 1}, prometheus.NewRegistry())
 	id := pix.NewEndToEndID(much.Payer.ISPB, time.Now(), random)
+
 	for what, ask := range map[string]func() *web.Problem{
 		"the content of a payment": func() *web.Problem {
 			_, problem := l.KnowsPayments(ctx, pools.Pool("payments", "", 1), []query.Order{{ID: id}})
@@ -106,11 +112,13 @@ func TestReadsHaveAShareAndPayingHasNone(t *testing.T) {
 		}
 	}
 	wait.Store(false) // a quiet system gives a reader all of it
+
 	for range 2 * reads {
 		if problem := read(much); problem != nil {
 			t.Fatalf("while no payment waits: %+v", problem)
 		}
 	}
+
 	if refused := counted(t, health.Registry, "pix_ledger_reads_refused_total"); refused != 1 {
 		t.Errorf("%v refusals are counted", refused)
 	}
@@ -141,6 +149,7 @@ func TestReadsShareALookUpThatIsNotSent(t *testing.T) {
 	ask(0)
 	kit.Await(t, "the first look-up", func() (bool, string) { return slow.asked.Load() == 1, "" })
 	openBooks(t, client, content) // it may not be seen by the first one, and must be by the others
+
 	const others = 50
 	for bank := range others {
 		ask(1 + bank)
@@ -152,6 +161,7 @@ func TestReadsShareALookUpThatIsNotSent(t *testing.T) {
 	slow.permits <- struct{}{}
 	slow.permits <- struct{}{}
 	asks.Wait()
+
 	if n := slow.asked.Load(); n != 2 || found.Load() < others {
 		t.Errorf("%d look-ups for %d questions, %d of which found the account", n, 1+others, found.Load())
 	}
@@ -164,6 +174,7 @@ func TestAPageOfManyLinesIsWhole(t *testing.T) {
 	content := ownBanks()
 	openBooks(t, client, content)
 	const lines = 2*ledger.ReadObjects + 1
+
 	deposits := make([]tb.Transfer, lines)
 	for i := range deposits {
 		deposits[i] = tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount,
@@ -172,6 +183,7 @@ func TestAPageOfManyLinesIsWhole(t *testing.T) {
 	}
 	write(t, client, deposits)
 	l, _, _ := queryLedger(t.Context(), t, client, func(c *query.Config) { c.Timeout = kit.Patience })
+
 	for _, limit := range []int{1, ledger.ReadObjects - 1, ledger.ReadObjects, ledger.ReadObjects + 1, lines - 1,
 		lines, 1000} {
 		next, cursor := lines, ""
@@ -182,20 +194,24 @@ func TestAPageOfManyLinesIsWhole(t *testing.T) {
 				"branch": content.Payee.Branch, "number": content.Payee.Number} {
 				request.SetPathValue(name, value)
 			}
+
 			page, problem := l.Statement(request)
 			if problem != nil || len(page.Lines) != min(limit, next) {
 				t.Fatalf("limit %d: %+v, %d lines, want %d", limit, problem, len(page.Lines), min(limit, next))
 			}
+
 			for _, line := range page.Lines {
 				if line.AmountCentavos != int64(next) {
 					t.Fatalf("limit %d: line %d has %d centavos", limit, next, line.AmountCentavos)
 				}
 				next--
 			}
+
 			if next == 0 || limit == 1 {
 				if limit > 1 && page.NextCursor != "" {
 					t.Errorf("limit %d: the last page has a cursor", limit)
 				}
+
 				break
 			}
 			cursor = "&cursor=" + page.NextCursor

@@ -42,6 +42,7 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
 	write(t, client, ledger.AppendPost(nil, original, false))
+
 	for slot, c := range []struct {
 		name  string
 		do    func(pix.ReturnID, pix.ReturnContent, int)
@@ -82,25 +83,30 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 	} {
 		id, back := newReturn(t, original)
 		back.AmountCentavos = 40
+
 		if strings.Contains(c.name, "held") || c.name == "posted" || c.name == "voided" {
 			fundPayee(t, client, 40)
 		}
 		c.do(id, back, slot)
+
 		got := p.call("GET", "/v1/returns/"+id.String(), "")
 		if got.code != c.code {
 			t.Fatalf("%s: %d %s", c.name, got.code, got.text)
 		}
+
 		text := strings.NewReplacer(" ", "", "\n", "").Replace(got.text)
 		for _, holds := range c.holds {
 			if !strings.Contains(text, holds) {
 				t.Errorf("%s: no %s in %s", c.name, holds, text)
 			}
 		}
+
 		for _, not := range c.not {
 			if strings.Contains(text, not) {
 				t.Errorf("%s: %s in %s", c.name, not, text)
 			}
 		}
+
 		if c.name == "posted" {
 			lines := p.call("GET", "/v1/accounts/10000001/0001/1/statement?limit=1000", "")
 			if text := strings.ReplaceAll(lines.text, " ", ""); !strings.Contains(text, id.String()) ||
@@ -122,17 +128,21 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	path := "/v1/payments/" + original.String()
 	state := func() (s query.PaymentState, text string) {
 		t.Helper()
+
 		got := p.call("GET", path, "")
 		if err := json.Unmarshal([]byte(got.text), &s); err != nil || got.code != 200 {
 			t.Fatalf("%d %s: %v", got.code, got.text, err)
 		}
+
 		return s, got.text
 	}
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
+
 	if _, text := state(); strings.Contains(text, "return") {
 		t.Errorf("held: %s", text)
 	}
 	write(t, client, ledger.AppendPost(nil, original, false))
+
 	if _, text := state(); strings.Contains(text, "return") {
 		t.Errorf("nothing was given back: %s", text)
 	}
@@ -141,15 +151,18 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	told := func(after string) {
 		t.Helper()
 		s, text := state()
+
 		var got []string
 		for _, r := range s.Returns {
 			got = append(got, fmt.Sprint(r.ReturnID, " ", r.AmountCentavos, " ", r.ReturnReasonCode, " ", r.Status,
 				r.ReasonCode, " ", !r.ReservedAt.IsZero(), r.DecidedAt != nil))
 		}
+
 		if !slices.Equal(got, want) || s.ReturnedCentavos != returned || s.Status != query.Settled ||
 			s.AmountCentavos != int64(content.AmountCentavos) {
 			t.Fatalf("after %s: want %v and %d centavos in %s", after, want, returned, text)
 		}
+
 		followed, err := io.ReadAll(p.send(t.Context(), "GET", path+"/events", "").Body)
 		if err != nil || !strings.Contains(string(followed), strings.TrimSpace(text)) {
 			t.Errorf("after %s: its events say %s (%v), but it is %s", after, followed, err, text)
@@ -195,22 +208,26 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 // back writes the report of a return as an engine does, keyed by the original.
 func back(t *testing.T, b *kit.Broker, id pix.ReturnID, original pix.EndToEndID, settled bool) {
 	t.Helper()
+
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
+
 	report := &pixv1.SettlementReport{EndToEndId: id.String(), OriginalEndToEndId: original.String(),
 		AmountCentavos: 40, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AM09"}
 	if settled {
 		report.Status, report.ReasonCode = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, ""
 		report.Payer, report.Payee = field.AccountOf(content.Payee).Proto(), field.AccountOf(content.Payer).Proto()
 	}
+
 	value, err := report.MarshalVT()
 	if err == nil {
 		err = client.ProduceSync(t.Context(),
 			&kgo.Record{Topic: stream.Settlements, Key: []byte(original.String()), Value: value}).FirstErr()
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,6 +255,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	expect := func(status string) {
 		t.Helper()
 		e := next(t, following)
+
 		var state query.ReturnState
 		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status ||
 			state.Status != status || state.ReturnID != id.String() {
@@ -252,14 +270,17 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 		})
 		settle()
 	})
+
 	body := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`,
 		id, original)
 	for range 2 { // the second time the outcome is known
 		response := p.send(t.Context(), "POST", "/v1/returns", body, "Prefer", "wait=600")
+
 		var state query.ReturnState
 		if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
 			t.Fatal(err)
 		}
+
 		if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" ||
 			state.Status != query.Settled || state.AmountCentavos != 40 ||
 			state.OriginalEndToEndID != original.String() {
@@ -268,6 +289,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	}
 	settling.Wait()
 	expect(query.Settled)
+
 	select {
 	case e, more := <-following:
 		if more {
@@ -277,11 +299,13 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 		t.Error("the stream does not end")
 	}
 	other, _ := newReturn(t, original)
+
 	never := p.send(t.Context(), "POST", "/v1/returns", strings.Replace(body, id.String(), other.String(), 1),
 		"Prefer", "wait=1")
 	if never.StatusCode != 202 || never.Header.Get("Preference-Applied") != "wait=1" {
 		t.Errorf("one that does not end: %s", never.Status)
 	}
+
 	if got := p.call("GET", "/v1/returns/"+original.String()+"/events", ""); got.code != 422 ||
 		got.Field != "return_id" {
 		t.Errorf("%d %s", got.code, got.text)
@@ -304,6 +328,7 @@ func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 	third := follow("10000003", "end")
 	back(t, b, settled, original, true)
 	back(t, b, rejected, original, false)
+
 	both = append(both, follow("10000001", "start"), follow("10000002", "start")) // and streams that begin later
 	for i, told := range both {
 		// one key, so in order
@@ -316,6 +341,7 @@ func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 			}
 		}
 	}
+
 	select {
 	case e := <-third:
 		t.Errorf("a bank that has no part in it is told %+v", e)
@@ -341,6 +367,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	payer, payee, third, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"),
 		"Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
 	own := pix.NewReturnID("10000002", time.Now(), random).String()
+
 	of := func(id string, original pix.EndToEndID) string {
 		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "FR01"}`,
 			id, original)
@@ -370,6 +397,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 		}
 	}
 	var named []string
+
 	for _, record := range published(t, b, 3) {
 		var order pixv1.PaymentOrder
 		if err := order.UnmarshalVT(record.Value); err != nil || order.ReturnOrder == nil {
@@ -377,6 +405,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 		}
 		named = append(named, order.ReturnOrder.ReturnId)
 	}
+
 	if named[0] != own || named[1] != own || named[2] == own || !strings.HasPrefix(named[2], "D10000002") {
 		t.Errorf("written were %v", named)
 	}
@@ -388,6 +417,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	write(t, client, ledger.AppendReturnReceipt(nil, refused, tooMuch, pix.ReasonReturnExceeds, true))
 	write(t, client, ledger.AppendReturnedMark(
 		ledger.AppendReturnReserve(nil, id, content40, 0, content, 600), original))
+
 	for _, c := range []struct {
 		as   string
 		id   pix.ReturnID
@@ -402,12 +432,14 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 			if want == 404 && strings.HasSuffix(path, "/events") {
 				want = 200 // it may come
 			}
+
 			if code, _, problem, text := p.as(c.as, "GET", path, ""); code != want || code == 403 &&
 				problem.Field != "return_id" {
 				t.Errorf("%.20s %s: %d %s, want %d", c.as, path, code, text, want)
 			}
 		}
 	}
+
 	for _, as := range []string{payer, payee, bank} {
 		if _, _, _, text := p.as(as, "GET", "/v1/payments/"+original.String(), ""); !strings.Contains(text,
 			id.String()) {
@@ -423,6 +455,7 @@ func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	original := pix.NewEndToEndID("10000001", time.Now(), random)
 	id := pix.NewReturnID("10000002", time.Now(), random)
+
 	body := func(id, original, amount, reason string) string {
 		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %s, "reason_code": %q}`,
 			id, original, amount, reason)
@@ -432,16 +465,19 @@ func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 		t.Fatalf("%d %s", got.code, got.text)
 	}
 	record := published(t, b, 1)[0]
+
 	var order pixv1.PaymentOrder
 	if err := order.UnmarshalVT(record.Value); err != nil || record.Topic != stream.Payments ||
 		string(record.Key) != original.String() {
 		t.Fatalf("%s keyed %s: %v", record.Topic, record.Key, err)
 	}
+
 	back := order.ReturnOrder
 	if back == nil || back.ReturnId != id.String() || back.OriginalEndToEndId != original.String() ||
 		back.AmountCentavos != 40 || back.ReasonCode != "FR01" || back.AcceptedAtUnixMs == 0 || order.EndToEndId != "" {
 		t.Fatalf("published %v", &order)
 	}
+
 	for _, c := range []struct{ field, code, body string }{
 		{"return_id", "FF08", body("", original.String(), "40", "FR01")},
 		{"return_id", "FF08", body(original.String(), original.String(), "40", "FR01")},
@@ -455,6 +491,7 @@ func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 			t.Errorf("%s: %d %s", c.body, got.code, got.text)
 		}
 	}
+
 	if got := p.call("GET", "/v1/returns/"+original.String(), ""); got.code != 422 || got.Field != "return_id" {
 		t.Errorf("%d %s", got.code, got.text)
 	}

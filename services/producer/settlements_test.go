@@ -48,18 +48,21 @@ func TestThePayeesBankIsToldOnlyOfWhatWasHeldForIt(t *testing.T) {
 		if code == "" {
 			status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 		}
+
 		value, err := (&pixv1.SettlementReport{EndToEndId: id, Status: status, ReasonCode: code, AmountCentavos: amount,
 			Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
 			Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"}}).MarshalVT()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := kafka.ProduceSync(t.Context(),
 			&kgo.Record{Topic: stream.Settlements, Key: []byte(id), Value: value}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var toPayee, toPayer []string
+
 	for range 40 { // more than one look-up
 		held, late := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random),
 			pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
@@ -75,15 +78,18 @@ func TestThePayeesBankIsToldOnlyOfWhatWasHeldForIt(t *testing.T) {
 	toPayee, toPayer = append(toPayee, "E-last"), append(toPayer, "E-last")
 	check := func(name string, events <-chan event, want []string) {
 		t.Helper()
+
 		var got []string
 		for len(got) == 0 || got[len(got)-1] != "E-last" {
 			var s feed.Settlement
+
 			e := next(t, events)
 			if err := json.Unmarshal([]byte(e.data), &s); err != nil {
 				t.Fatal(e, err)
 			}
 			got = append(got, s.EndToEndID)
 		}
+
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %d events, want %d", name, len(got), len(want))
 		}
@@ -106,6 +112,7 @@ func TestPastSettlementsArePaced(t *testing.T) {
 	p.AwaitNeed("ledger", false)
 	p.awaitSettlements()
 	records := []*kgo.Record{{Topic: stream.Payments, Value: []byte("an order that no engine takes")}}
+
 	const reports = 1300 // a thousand are read at once
 	for n := range reports {
 		value, err := (&pixv1.SettlementReport{EndToEndId: fmt.Sprint("E-", n), AmountCentavos: 1,
@@ -115,6 +122,7 @@ func TestPastSettlementsArePaced(t *testing.T) {
 		}
 		records = append(records, &kgo.Record{Topic: stream.Settlements, Value: value})
 	}
+
 	if err := b.Client().ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +132,12 @@ func TestPastSettlementsArePaced(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	began := time.Now()
+
 	past := events(p.send(ctx, "GET", "/v1/settlements?participant=10000001&from=start", ""))
 	for range reports {
 		next(t, past)
 	}
+
 	if took := time.Since(began); took < (reports-1000)*time.Second/100 {
 		t.Errorf("%d past settlements come within %v", reports, took)
 	}

@@ -27,6 +27,7 @@ func openBooks(t *testing.T, client tigerbeetle.Client, content pix.Content) {
 	open := func(id ledger.AccountID, kind ledger.AccountKind) tb.Account {
 		return tb.Account{ID: id, Ledger: ledger.Ledger, Code: uint16(kind), Flags: kind.Flags()}
 	}
+
 	accounts := []tb.Account{open(ledger.IssuanceAccount, ledger.Issuance),
 		open(ledger.RefusalsAccount, ledger.Refusals), open(ledger.CustomerAccount(content.Payer), ledger.Customer),
 		open(ledger.CustomerAccount(content.Payee), ledger.Customer)}
@@ -34,10 +35,12 @@ func openBooks(t *testing.T, client tigerbeetle.Client, content pix.Content) {
 		accounts = append(accounts, open(ledger.ReserveAccount(psp), ledger.Reserve),
 			open(ledger.TransitAccount(psp), ledger.Transit))
 	}
+
 	results, err := client.CreateAccounts(accounts)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, result := range results {
 		if result.Result != tb.AccountExists {
 			t.Fatalf("%v", results)
@@ -68,16 +71,19 @@ func accountPath(a pix.Account) string {
 
 func connect(t testing.TB, l *ledgertest.Server) tigerbeetle.Client {
 	t.Helper()
+
 	client, err := ledger.Connect(ledger.Config{Addresses: []string{l.Config.Addresses[0]}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
+
 	return client
 }
 
 func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {
 	t.Helper()
+
 	if results, err := client.CreateTransfers(transfers); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
 	}
@@ -96,6 +102,7 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	const long, short = 60, 1
+
 	for _, c := range []struct {
 		name         string
 		do           func(pix.EndToEndID)
@@ -151,6 +158,7 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 			c.do(id)
 			kit.Await(t, c.status, func() (bool, string) { // at once, except for the timeout
 				got := p.call("GET", "/v1/payments/"+id.String(), "")
+
 				return got.code == c.code && string(got.Status) == c.status && got.ReasonCode == c.reason &&
 						got.EndToEndID == id.String() &&
 						got.has("reserved_at") == c.held && got.has("decided_at") == c.judged && legsAre(got, c.legs),
@@ -169,6 +177,7 @@ func legsAre(got reply, state string) bool {
 		shown.Payee.Pix() != content.Payee {
 		return false
 	}
+
 	for i, want := range [][2]string{{"customer/10000001/0001/1", "transit/10000001"},
 		{"reserve/10000001", "reserve/10000002"}, {"transit/10000002", "customer/10000002/0001/2"}} {
 		if leg := shown.Legs[i]; leg.Leg != i+1 || leg.Debit != want[0] || leg.Credit != want[1] ||
@@ -176,6 +185,7 @@ func legsAre(got reply, state string) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -183,6 +193,7 @@ func legsAre(got reply, state string) bool {
 func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
 	r, b := makeRing(t), startBroker(t)
 	p := startProgram(t, b, l, "STATUS_TIMEOUT=2s", "STATUS_IN_FLIGHT_MAX=10", "CALLER_SHARE_MAX=1")
+
 	locked := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STATUS_TIMEOUT=1s")
 	for _, of := range []*program{p, locked} {
 		of.AwaitNeed("log", false)
@@ -194,14 +205,17 @@ func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client 
 	p.AwaitNeed("ledger", true)
 	var mu sync.Mutex
 	codes := map[int]int{}
+
 	var calls sync.WaitGroup
 	for range 30 {
 		calls.Go(func() {
 			started := time.Now()
 			got := p.call("GET", "/v1/payments/"+id.String(), "")
+
 			if took := time.Since(started); took > 10*time.Second {
 				t.Errorf("it took %v, want about 2s", took)
 			}
+
 			if got.retryAfter == "" || got.EndToEndID != id.String() {
 				t.Errorf("%d %s Retry-After %q", got.code, got.text, got.retryAfter)
 			}
@@ -211,12 +225,14 @@ func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client 
 		})
 	}
 	calls.Wait()
+
 	if away, refused := codes[http.StatusServiceUnavailable],
 		codes[http.StatusTooManyRequests]; away < 10 || refused == 0 || away+refused != 30 {
 		t.Errorf("answers by code %v, want 503 at least 10 times and, past the limit, 429", codes)
 	}
 	// Who is blocked is not known.
 	p.AwaitNeed("register", true)
+
 	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusServiceUnavailable ||
 		got.Type != "urn:liquida:problem:register-away" || got.EndToEndID != "" {
 		t.Errorf("%d %s", got.code, got.text)
@@ -224,6 +240,7 @@ func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client 
 	// It is unknown who received the payment that a bank gives back. Nothing is sent, so the problem
 	// names no id.
 	locked.AwaitNeed("ledger", true)
+
 	code, header, problem, text := locked.as("Bearer "+r.of(t, "10000002"), "POST", "/v1/returns",
 		`{"original_end_to_end_id": "`+id.String()+`", "amount_centavos": 40, "reason_code": "FR01"}`)
 	if code != 503 || problem.EndToEndID != "" || header.Get("Retry-After") == "" ||
@@ -231,6 +248,7 @@ func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client 
 		t.Errorf("%d %s", code, text)
 	}
 	locked.End(syscall.SIGKILL)
+
 	if err := l.StartAgain(); err != nil {
 		t.Fatal(err)
 	}
@@ -244,9 +262,11 @@ func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client 
 	p.AwaitNeed("ledger", true)
 	stopping := time.Now()
 	p.End(syscall.SIGTERM)
+
 	if took := time.Since(stopping); took > 15*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
+
 	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}

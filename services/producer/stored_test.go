@@ -24,10 +24,12 @@ import (
 // stand fails the test unless each of these payments is in the topic of so many records.
 func stand(t *testing.T, b *kit.Broker, records int, ids []string) {
 	t.Helper()
+
 	there := map[string]bool{}
 	for _, record := range published(t, b, records) {
 		there[string(record.Key)] = true
 	}
+
 	for _, id := range ids {
 		if !there[id] {
 			t.Errorf("%s was accepted and is not in the topic", id)
@@ -42,11 +44,14 @@ func boundsOf(t *testing.T, kafka *kgo.Client) (bounds map[int32]stream.Bounds, 
 		if bounds, err = stream.BoundsOf(t.Context(), kafka, stream.Payments); err != nil {
 			return false, err.Error()
 		}
+
 		return true, ""
 	})
+
 	for _, of := range bounds {
 		records += int(of.End - of.Start)
 	}
+
 	return bounds, records
 }
 
@@ -58,6 +63,7 @@ func TestWhatIsAcceptedIsStoredWhileLeadersMove(t *testing.T) {
 	b.Control(func(c *kfake.Cluster) { cluster, b.Address = c, c.ListenAddrs()[0] })
 	p := startProgram(t, b, aLedger(t))
 	p.AwaitNeed("kafka", false)
+
 	var (
 		mu       sync.Mutex
 		accepted []string
@@ -72,6 +78,7 @@ func TestWhatIsAcceptedIsStoredWhileLeadersMove(t *testing.T) {
 					over = true // one more
 				default:
 				}
+
 				switch got := p.call("POST", "/v1/payments", valid); got.code {
 				case http.StatusAccepted:
 					mu.Lock()
@@ -83,10 +90,12 @@ func TestWhatIsAcceptedIsStoredWhileLeadersMove(t *testing.T) {
 			}
 		})
 	}
+
 	for round := range int32(30) {
 		mu.Lock()
 		goal := len(accepted) + 10
 		mu.Unlock()
+
 		if err := cluster.MoveTopicPartition(stream.Payments, round%4,
 			(cluster.LeaderFor(stream.Payments, round%4)+1)%3); err != nil {
 			t.Fatal(err)
@@ -120,26 +129,31 @@ func nothingIsAcceptedAfterTheLogHasShrunk(t *testing.T, l *ledgertest.Server, c
 			if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
 				return false, got.text
 			}
+
 			now, _ := boundsOf(t, kafka)
 			for partition, of := range before {
 				if now[partition].End == of.End {
 					return false, ""
 				}
 			}
+
 			return true, ""
 		})
 	}
+
 	names, err := origin.Read(t.Context(), client, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	grow()
+
 	for partition := range int32(4) { // as an engine does
 		if _, err := origin.Name(t.Context(), kafka, client, names.Log, partition, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.Stop()
+
 	older := filepath.Join(t.TempDir(), "older")
 	if err := os.CopyFS(older, os.DirFS(folder)); err != nil {
 		t.Fatal(err)
@@ -148,9 +162,11 @@ func nothingIsAcceptedAfterTheLogHasShrunk(t *testing.T, l *ledgertest.Server, c
 	p.AwaitNeed("kafka", false)
 	grow()
 	b.Stop()
+
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Rename(older, folder); err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +176,14 @@ func nothingIsAcceptedAfterTheLogHasShrunk(t *testing.T, l *ledgertest.Server, c
 			t.Errorf("accepted: %s", got.text)
 		}
 		problem := p.Problems()["log"]
+
 		return strings.Contains(problem, "acknowledged records are gone") &&
 			strings.Contains(problem, "ForeignLog"), problem
 	})
 	write(t, client, []tb.Transfer{ledger.GivenUp(names.Log)})
 	p.AwaitNeed("log", false)
 	var accepted []string
+
 	for range 20 {
 		got := p.call("POST", "/v1/payments", valid)
 		if got.code != http.StatusAccepted {

@@ -17,6 +17,7 @@ func TestWholeLedger(t *testing.T) {
 	client := connect(t, l)
 	nothingIsToldFromAnEmptyLedger(t, l)
 	fund(t, client, sandbox.Population{Banks: 3, Customers: 7, DepositCentavos: 1000, ReserveCentavos: 10_000})
+
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T, *ledgertest.Server, tigerbeetle.Client)

@@ -33,11 +33,13 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 	r := makeRing(t)
 	everybody, _, client := startForActs(t)
 	other := newBank(t, everybody)
+
 	var accounts []tb.Account
 	for _, id := range []tb.Uint128{ledger.ReserveAccount(zeroBank), ledger.TransitAccount(zeroBank),
 		ledger.AllowanceAccount(zeroBank, ledger.Day), ledger.AllowanceAccount(zeroBank, ledger.Night)} {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
+
 	if results, err := client.CreateAccounts(accounts); err != nil || len(results) > 0 {
 		t.Fatal(results, err)
 	}
@@ -57,38 +59,47 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 		})
 	}
 	do(bank, "/v1/participants/00000000/acts/zero-in", liquidity)
+
 	own := []pix.Account{{ISPB: zeroBank, Branch: "0000", Number: "1"}, {ISPB: zeroBank, Branch: "0000", Number: "2"}}
 	for _, account := range own {
 		do(zero, accountPath(account)+"/acts/open-"+account.Number, `{"act": "open"}`)
 		do(zero, accountPath(account)+"/acts/deposit-"+account.Number, `{"act": "deposit", "amount_centavos": 50000}`)
 	}
+
 	ask := func(as, path string, want int, body any) string {
 		t.Helper()
+
 		code, _, _, text := p.as(as, "GET", path, "")
 		if code != want {
 			t.Fatalf("%.20s %s: %d %s, want %d", as, path, code, text, want)
 		}
+
 		if body != nil {
 			if err := json.Unmarshal([]byte(text), body); err != nil {
 				t.Fatal(path, text, err)
 			}
 		}
+
 		return text
 	}
 	for _, as := range []string{zero, bank} {
 		for _, limit := range []int{1, 2, 100} {
 			var listed []string
+
 			for cursor := ""; ; {
 				var page query.AccountPage
 				ask(as, fmt.Sprintf("/v1/participants/00000000/accounts?limit=%d%s", limit, cursor), 200, &page)
+
 				for _, a := range page.Accounts {
 					listed = append(listed, fmt.Sprint(a.ISPB, a.Branch, a.Number, a.State, a.PostedCentavos))
 				}
+
 				if page.NextCursor == "" || len(listed) > 2 {
 					break
 				}
 				cursor = "&cursor=" + page.NextCursor
 			}
+
 			if got := strings.Join(listed, " "); got != "0000000000001open50000 0000000000002open50000" {
 				t.Fatalf("in pages of %d its accounts are %.300s", limit, got)
 			}
@@ -96,16 +107,19 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 	}
 	var acts query.ActPage
 	ask(zero, "/v1/participants/00000000/acts?limit=1000", 200, &acts)
+
 	for _, one := range acts.Acts {
 		if one.Participant != "00000000" || one.Account != nil && one.Account.ISPB != "00000000" {
 			t.Errorf("among its acts is %+v", one)
 		}
 	}
+
 	if len(acts.Acts) != 7 { // joined, a key, money, two accounts with a deposit each
 		t.Errorf("its acts are %+v", acts.Acts)
 	}
 	var participant query.Participant
 	ask(zero, "/v1/participants/00000000", 200, &participant)
+
 	if participant.ISPB != "00000000" || participant.Reserve.PostedCentavos != 100_000 ||
 		participant.Transit.PostedCentavos != -100_000 || !participant.Books.Holds {
 		t.Errorf("it is %+v %+v", participant, participant.Books)
@@ -119,9 +133,11 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 		pix.Content{Payer: other, Payee: other, AmountCentavos: 1}, 600))
 	var lines query.Statement
 	ask(zero, accountPath(own[0])+"/statement", 200, &lines)
+
 	if len(lines.Lines) != 3 || lines.Lines[0].EndToEndID != id.String() { // the deposit, the hold and the post
 		t.Errorf("its statement is %+v", lines)
 	}
+
 	var state query.PaymentState
 	if ask(zero, "/v1/payments/"+id.String(), 200, &state); state.Status != query.Settled ||
 		state.Payer.ISPB != "00000000" {
@@ -143,6 +159,7 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 	reports(t, b, 0, [2]string{"of-another", "10000003"}, [2]string{"its-own", "00000000"})
 	stream, end := context.WithCancel(t.Context())
 	defer end()
+
 	if e := next(t, events(p.send(stream, "GET", "/v1/settlements?participant=00000000&from=start", "", "Authorization",
 		zero))); !strings.Contains(e.data, "its-own") {
 		t.Errorf("its first settlement is %s", e.data)
@@ -156,10 +173,12 @@ func TestABankWhoseISPBIsZeroSeesOnlyItsOwn(t *testing.T) {
 		ask(zero, strings.ReplaceAll(path, "ISPB", string(other.ISPB)), 403, nil)
 		ask(third, strings.ReplaceAll(path, "ISPB", "00000000"), 403, nil)
 	}
+
 	for _, path := range []string{"/v1/participants", "/v1/acts", "/v1/settlements?participant=all",
 		"/v1/payments/" + foreign.String(), "/v1/payments/" + foreign.String() + "/events"} {
 		ask(zero, path, 403, nil)
 	}
+
 	for _, path := range []string{"/v1/payments/" + id.String(), "/v1/payments/" + id.String() + "/events"} {
 		ask(third, path, 403, nil)
 	}
@@ -177,6 +196,7 @@ func (f foreignLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transf
 	if filter.AccountID == ledger.RegisterAccount {
 		return found, err
 	}
+
 	return append(found, f.transfer), err
 }
 
@@ -197,6 +217,7 @@ func TestWhatAQueryDidNotAskForIsNotTold(t *testing.T) {
 	account, other := newBank(t, p), newBank(t, p)
 	id := pix.NewEndToEndID(other.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, id, pix.Content{Payer: other, Payee: other, AmountCentavos: 1}, 600))
+
 	found, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(id).Pending(1)})
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
@@ -211,6 +232,7 @@ func TestWhatAQueryDidNotAskForIsNotTold(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { cancel(); following.Wait() })
+
 	request := httptest.NewRequest("GET", "/?cursor=2", nil)
 	for name, value := range map[string]string{"ispb": string(account.ISPB), "branch": account.Branch,
 		"number": account.Number} {
@@ -230,14 +252,17 @@ func TestWhatAQueryDidNotAskForIsNotTold(t *testing.T) {
 		state, fresh := follows.Current()
 		return fresh && state.Participant(other.ISPB) != nil, ""
 	})
+
 	for name, ask := range tries {
 		told, problem := ask()
+
 		text, err := json.Marshal(told)
 		if err != nil || problem == nil || problem.Status != 500 || problem.Type != "urn:liquida:problem:broken-law" ||
 			strings.Contains(string(text), string(other.ISPB)) {
 			t.Errorf("%s: %+v %s %v", name, problem, text, err)
 		}
 	}
+
 	if count := counted(t, health.Registry, "pix_producer_foreign_results_total"); count != float64(len(tries)) {
 		t.Errorf("%v are counted, want %d", count, len(tries))
 	}

@@ -51,6 +51,7 @@ func (c *cutter) from() uint64 {
 	if c.last.OpenSince > 0 {
 		return c.last.OpenSince
 	}
+
 	return c.last.To + 1
 }
 
@@ -61,22 +62,27 @@ func (c *cutter) add(t tb.Transfer) (*archive.Segment, error) {
 	if len(c.chain) == 0 && c.segment != nil && minuteOf(t.Timestamp) > minuteOf(c.since) {
 		done = c.end(minuteOf(c.since) + 60e9 - 1)
 	}
+
 	c.chain = append(c.chain, t)
 	if t.TransferFlags().Linked {
 		return done, nil
 	}
 	chain := c.chain
+
 	c.chain = c.chain[:0]                               // what keeps it makes a copy
 	if chain[0].Timestamp <= c.last.To && done == nil { // it is in a segment: only what it holds matters
 		c.again(chain)
 		return nil, nil
 	}
+
 	if err := c.take(chain); err != nil {
 		return nil, err
 	}
+
 	if s := c.segment; s != nil && done == nil && len(s.PaymentRows)+len(s.RecordRows) >= c.rowsMax {
 		done = c.end(chain[len(chain)-1].Timestamp)
 	}
+
 	return done, nil
 }
 
@@ -89,15 +95,18 @@ func (c *cutter) end(to uint64) *archive.Segment {
 	c.segment = nil
 	s.From, s.To, s.LastID, s.LastAt = c.last.To, to, c.lastID, c.lastAt
 	part := 0
+
 	minute, place, _ := strings.Cut(c.last.Name, "-")
 	if before, err := strconv.Atoi(place); err == nil && strings.HasPrefix(archive.NameOf(c.since, 0), minute+"-") {
 		part = before + 1
 	}
 	s.Name = archive.NameOf(c.since, part)
 	c.expire(to, func(h *hold) { s.PaymentRows = append(s.PaymentRows, expiredRow(h)) })
+
 	if len(c.holds) > 0 {
 		s.OpenSince = c.holds[0].at
 	}
+
 	return s
 }
 
@@ -126,6 +135,7 @@ func (c *cutter) hold(chain []tb.Transfer) {
 	if timeout := chain[0].Timeout; timeout > 0 {
 		h.expires = h.at + uint64(timeout)*1e9
 	}
+
 	c.open[chain[0].ID] = h
 	if c.holds = append(c.holds, h); len(c.holds) > 2*len(c.open)+1000 {
 		c.forget()
@@ -154,6 +164,7 @@ func (c *cutter) endedBy(chain []tb.Transfer) *hold {
 	if first.Code == ledger.CodeReturn && len(chain) > 1 {
 		first = &chain[1]
 	}
+
 	return c.open[first.PendingID]
 }
 
@@ -162,14 +173,17 @@ func (c *cutter) take(chain []tb.Transfer) error {
 	if chain[0].Code == ledger.CodeClockProbe {
 		return nil
 	}
+
 	if !c.live {
 		c.live = true
 		c.expire(c.last.To, func(*hold) {}) // they have their row
 	}
+
 	if begins(chain) {
 		c.hold(chain)
 		return nil
 	}
+
 	if h := c.endedBy(chain); h != nil {
 		p, err := rowOf(h.legs, chain)
 		if err != nil {
@@ -177,16 +191,20 @@ func (c *cutter) take(chain []tb.Transfer) error {
 		}
 		c.release(h)
 		c.row(chain, p)
+
 		return nil
 	}
+
 	if p, is := refusedRow(chain); is {
 		c.row(chain, p)
 		return nil
 	}
+
 	s := c.segmentOf(chain)
 	if brought(chain) {
 		c.endWith(chain)
 	}
+
 	for i := range chain {
 		r, err := recordOf(&chain[i])
 		if err != nil {
@@ -194,6 +212,7 @@ func (c *cutter) take(chain []tb.Transfer) error {
 		}
 		s.RecordRows = append(s.RecordRows, r)
 	}
+
 	return nil
 }
 
@@ -211,6 +230,7 @@ func (c *cutter) segmentOf(chain []tb.Transfer) *archive.Segment {
 		c.segment, c.since = &archive.Segment{PaymentRows: make([]archive.Payment, 0, c.last.Payments)},
 			chain[0].Timestamp
 	}
+
 	return c.segment
 }
 
@@ -227,12 +247,14 @@ func rowOf(held, end []tb.Transfer) (archive.Payment, error) {
 	if err != nil {
 		return p, err
 	}
+
 	p.DecidedAt = int64(end[0].Timestamp)
 	if p.Kind == archive.KindReturn {
 		original, known := ledger.OriginalOf(end[0])
 		if !known {
 			return p, fmt.Errorf("the verdict %v of the return %s names no payment", end[0].ID, p.ID)
 		}
+
 		p.Original, p.Slot = original.String(), -1
 		for slot := range ledger.ReturnSlots {
 			if ledger.ReturnIDs(original, slot).Pending(1) == held[0].ID {
@@ -241,18 +263,22 @@ func rowOf(held, end []tb.Transfer) (archive.Payment, error) {
 		}
 	}
 	resolution := end[len(end)-1]
+
 	p.Status = archive.Settled
 	if resolution.TransferFlags().VoidPendingTransfer {
 		p.Status, p.Reason = archive.Rejected, pix.Reason(resolution.UserData32).String()
 	}
+
 	hold, decided, err := TransfersOf(&p)
 	if err == nil {
 		err = errors.Join(same(hold, held), same(decided, end))
 	}
+
 	if err != nil {
 		return p, fmt.Errorf("the transfers of %s do not follow from its row, so the archive could not bring them back: %w",
 			p.ID, err)
 	}
+
 	return p, nil
 }
 
@@ -263,6 +289,7 @@ func heldRow(held []tb.Transfer) (p archive.Payment, err error) {
 	var content pix.Content
 	_, content.Payer = ledger.UnpackAccount(first.DebitAccountID)
 	content.AmountCentavos = uint64(ledger.Centavos(first.Amount))
+
 	for i := range held {
 		switch held[i].Code {
 		case ledger.CodeLeg3, ledger.CodeReturnLeg3:
@@ -276,6 +303,7 @@ func heldRow(held []tb.Transfer) (p archive.Payment, err error) {
 		}
 	}
 	setContent(&p, content)
+
 	if first.Code == ledger.CodeReturnLeg1 {
 		id, err := ledger.ReturnIDOf(first)
 		p.Kind, p.ID, p.ReturnReason = archive.KindReturn, id.String(), pix.Reason(first.UserData32).String()
@@ -283,6 +311,7 @@ func heldRow(held []tb.Transfer) (p archive.Payment, err error) {
 	}
 	id, err := ledger.EndToEndIDOf(first)
 	p.Kind, p.ID = archive.KindPayment, id.String()
+
 	return p, err
 }
 
@@ -295,6 +324,7 @@ func expiredRow(h *hold) archive.Payment {
 // refusedRow returns the row of a payment that was refused, if its sender is known.
 func refusedRow(chain []tb.Transfer) (p archive.Payment, is bool) {
 	t := chain[0]
+
 	kind, payer := ledger.UnpackAccount(t.DebitAccountID)
 	if len(chain) != 1 || t.Code != ledger.CodeReceipt || kind != ledger.Transit {
 		return p, false
@@ -303,12 +333,14 @@ func refusedRow(chain []tb.Transfer) (p archive.Payment, is bool) {
 		ContentHash: fmt.Sprintf("%016x", t.UserData64), PayerISPB: string(payer.ISPB), DecidedAt: int64(t.Timestamp)}
 	leg := t
 	leg.UserData64 = binary.BigEndian.Uint64([]byte(payer.ISPB))
+
 	id, err := ledger.EndToEndIDOf(leg)
 	if err != nil {
 		return p, false
 	}
 	p.ID = id.String()
 	_, end, err := TransfersOf(&p)
+
 	return p, err == nil && same(end, chain) == nil
 }
 
@@ -317,12 +349,14 @@ func same(computed, has []tb.Transfer) error {
 	if len(computed) != len(has) {
 		return fmt.Errorf("the ledger has %d transfers, and %d follow", len(has), len(computed))
 	}
+
 	for i := range has {
 		is := has[i]
 		if is.Flags = unflagged(is.Flags); is != computed[i] {
 			return fmt.Errorf("the ledger has %+v, and %+v follows", is, computed[i])
 		}
 	}
+
 	return nil
 }
 
@@ -331,5 +365,6 @@ func (c *cutter) waiting() (rows int, since uint64) {
 	if c.segment == nil {
 		return 0, 0
 	}
+
 	return len(c.segment.PaymentRows) + len(c.segment.RecordRows), c.since
 }

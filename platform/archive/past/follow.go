@@ -33,19 +33,23 @@ type Archiver struct {
 func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, store archive.Store,
 	rowsMax int) (*Archiver, error) {
 	a := &Archiver{client: client, eventsMax: eventsMax, store: store}
+
 	days, err := archive.DayEnds(store)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(days) > 0 {
 		a.last = days[len(days)-1]
 		days = days[:len(days)-1] // its day is not over
 	}
+
 	if a.identity, err = a.identify(ctx); err != nil {
 		return nil, err
 	}
 	a.cutter = newCutter(a.last, rowsMax)
 	a.next = a.cutter.from()
+
 	return a, a.endDays(ctx, days)
 }
 
@@ -54,9 +58,11 @@ func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, store ar
 func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
 	for part := range slices.Chunk(last, a.eventsMax) {
 		ends := make([]tb.Transfer, len(part))
+
 		ids := make([]tb.Uint128, len(part))
 		for i, m := range part {
 			day, wrongDay := pix.ParseDay(m.Day)
+
 			chain, wrongChain := tlog.ParseHash(m.Chain)
 			if err := errors.Join(wrongDay, wrongChain); err != nil {
 				return wrong("the manifest of the segment %s: %w", m.Name, err)
@@ -64,18 +70,22 @@ func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
 			ends[i] = ledger.Archived(day, chain)
 			ids[i] = ends[i].ID
 		}
+
 		if _, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) {
 			return a.client.CreateTransfers(ends)
 		}); err != nil {
 			return err
 		}
+
 		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return a.client.LookupTransfers(ids) })
 		if err != nil {
 			return err
 		}
+
 		if len(found) != len(ids) {
 			return fmt.Errorf("the ledger took %d of %d ends of days", len(found), len(ids))
 		}
+
 		for i, t := range found {
 			if t.UserData128 != ends[i].UserData128 || t.UserData64 != ends[i].UserData64 {
 				return wrong("the ledger says since %v that the archive of %s ends with another chain than %s, which that in %v has: two archives of one ledger, or a file was changed",
@@ -84,6 +94,7 @@ func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
 		}
 	}
 	a.ended = append(a.ended, last...)
+
 	return nil
 }
 
@@ -94,12 +105,14 @@ func (a *Archiver) identify(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", wrong("last_id of the segment %s: %w", a.last.Name, err)
 	}
+
 	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
 		return a.client.LookupTransfers([]tb.Uint128{ledger.MarkerID, last})
 	})
 	if err != nil {
 		return "", err
 	}
+
 	is, _ := ledger.IdentityIn(found)
 	switch {
 	case is == (ledger.Identity{}):
@@ -111,6 +124,7 @@ func (a *Archiver) identify(ctx context.Context) (string, error) {
 	}):
 		return a.last.Ledger, nil // also if it was rebuilt from this archive
 	}
+
 	return "", wrong("the archive in %v ends with the transfer %s of %v, and the ledger %v does not have it: this is another ledger, or an older copy; each ledger has a folder of its own",
 		a.store, a.last.LastID, archive.Time(int64(a.last.LastAt)), is)
 }
@@ -142,6 +156,7 @@ type Progress struct {
 // Step reads the next transfers, and stores the segments that have ended. All is false if the ledger may have more.
 func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
 	began := time.Now()
+
 	page, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
 		return a.client.QueryTransfers(tb.QueryFilter{TimestampMin: a.next, Limit: uint32(a.eventsMax)})
 	})
@@ -149,11 +164,13 @@ func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
 		return p, false, err
 	}
 	p.Asked = time.Since(began)
+
 	for i := range page {
 		segment, err := a.cutter.add(page[i])
 		if err != nil {
 			return p, false, &Wrong{err}
 		}
+
 		if segment != nil {
 			if err := a.keep(ctx, segment); err != nil {
 				return p, false, err
@@ -161,15 +178,18 @@ func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
 			p.Stored = append(p.Stored, a.last)
 		}
 	}
+
 	if len(page) > 0 {
 		a.next = page[len(page)-1].Timestamp + 1
 	}
 	p.Read, p.Last = len(page), a.last
 	p.Ended, a.ended = a.ended, nil
+
 	all = len(page) < a.eventsMax
 	if p.Waiting, p.Since = a.cutter.waiting(); p.Since == 0 && !all {
 		p.Since = a.next
 	}
+
 	return p, all, nil
 }
 
@@ -184,24 +204,30 @@ func (a *Archiver) keep(ctx context.Context, s *archive.Segment) error {
 		if err != nil {
 			return err
 		}
+
 		for i := range page {
 			s.AccountRows = append(s.AccountRows, accountOf(&page[i]))
 		}
+
 		if len(page) < a.eventsMax {
 			break
 		}
 		from = page[len(page)-1].Timestamp + 1
 	}
+
 	if err := s.Seal(a.last.Chain); err != nil {
 		return err
 	}
+
 	there, err := s.Store(ctx, a.store)
 	if errors.Is(err, archive.ErrInTheWay) {
 		return &Wrong{err}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if there != s.Manifest {
 		return wrong("the segment %s in %v has the chain %s, and that of this ledger is %s: two ledgers have one folder, or a file was changed; nothing was written",
 			s.Name, a.store, there.Chain, s.Chain)
@@ -209,8 +235,10 @@ func (a *Archiver) keep(ctx context.Context, s *archive.Segment) error {
 	before := a.last
 	a.last = s.Manifest
 	a.cutter.stored(a.last)
+
 	if before.Day != "" && before.Day != a.last.Day {
 		return a.endDays(ctx, []archive.Manifest{before})
 	}
+
 	return nil
 }

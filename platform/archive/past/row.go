@@ -22,11 +22,13 @@ func unflagged(flags uint16) uint16 { return flags &^ tb.TransferFlags{Imported:
 func written(chain, holds []tb.Transfer, at int64) []tb.Transfer {
 	for i := range chain {
 		t := &chain[i]
+
 		t.Timestamp = uint64(at) + uint64(i)
 		for k := range holds {
 			if hold := &holds[k]; hold.ID == t.PendingID {
 				t.DebitAccountID, t.CreditAccountID, t.Ledger, t.Code, t.Amount = hold.DebitAccountID,
 					hold.CreditAccountID, hold.Ledger, hold.Code, hold.Amount
+
 				t.UserData128, t.UserData64 = hold.UserData128, hold.UserData64
 				if t.UserData32 == 0 {
 					t.UserData32 = hold.UserData32
@@ -34,6 +36,7 @@ func written(chain, holds []tb.Transfer, at int64) []tb.Transfer {
 			}
 		}
 	}
+
 	return chain
 }
 
@@ -60,13 +63,16 @@ const legsMax = 4
 func TransfersOf(p *archive.Payment) (hold, end []tb.Transfer, err error) {
 	id, wrong := pix.ParsePaymentOrReturnID(p.ID)
 	reason := pix.ReasonNone
+
 	var wrongReason error
 	if p.Reason != "" {
 		reason, wrongReason = pix.ParseReason(p.Reason)
 	}
+
 	if err := errors.Join(wrong, wrongReason); err != nil {
 		return nil, nil, err
 	}
+
 	if p.Status == archive.Refused {
 		hash, err := strconv.ParseUint(p.ContentHash, 16, 64)
 		if err != nil {
@@ -74,15 +80,19 @@ func TransfersOf(p *archive.Payment) (hold, end []tb.Transfer, err error) {
 		}
 		end = ledger.AppendReceipt(nil, id, pix.Content{Payer: pix.Account{ISPB: id.Payer()}}, reason, true)
 		end[0].UserData64 = hash
+
 		return nil, written(end, nil, p.DecidedAt), nil
 	}
+
 	content := contentOf(p)
 	if err := errors.Join(content.Payer.Validate(), content.Payee.Validate()); err != nil {
 		return nil, nil, err
 	}
+
 	if p.Kind == archive.KindReturn {
 		return ofReturn(p, pix.ReturnID(id), content, reason)
 	}
+
 	hold = ledger.AppendReserve(make([]tb.Transfer, 0, legsMax), id, content, uint32(p.HoldSeconds))
 	if p.CapWindow != "" {
 		window := ledger.Day
@@ -91,6 +101,7 @@ func TransfersOf(p *archive.Payment) (hold, end []tb.Transfer, err error) {
 		}
 		hold = ledger.AppendCap(hold, id, content, window, uint32(p.CapSeconds))
 	}
+
 	switch hold = written(hold, nil, p.HeldAt); p.Status {
 	case archive.Settled:
 		end = ledger.AppendPost(make([]tb.Transfer, 0, legsMax), id, content.SameBank())
@@ -99,6 +110,7 @@ func TransfersOf(p *archive.Payment) (hold, end []tb.Transfer, err error) {
 			end = ledger.AppendCapVoid(end, id, reason)
 		}
 	}
+
 	return hold, written(end, hold, p.DecidedAt), nil
 }
 
@@ -110,13 +122,16 @@ func ofReturn(p *archive.Payment, id pix.ReturnID, content pix.Content,
 	of := pix.ReturnContent{AmountCentavos: content.AmountCentavos}
 	var wrong, wrongReason error
 	of.Original, wrong = pix.ParseEndToEndID(p.Original)
+
 	of.Reason, wrongReason = pix.ParseReason(p.ReturnReason)
 	if err := errors.Join(wrong, wrongReason); err != nil {
 		return nil, nil, err
 	}
+
 	if p.Slot < 0 || p.Slot >= ledger.ReturnSlots {
 		return nil, nil, fmt.Errorf("slot is %d: it must be 0 to %d", p.Slot, ledger.ReturnSlots-1)
 	}
+
 	hold = written(ledger.AppendReturnReserve(nil, id, of, int(p.Slot),
 		ledger.Backwards(content, content.AmountCentavos), uint32(p.HoldSeconds)), nil, p.HeldAt)
 	if p.Status == archive.Settled {
@@ -124,6 +139,7 @@ func ofReturn(p *archive.Payment, id pix.ReturnID, content pix.Content,
 	} else {
 		end = ledger.AppendReturnVoid(nil, id, of, int(p.Slot), content.SameBank(), reason)
 	}
+
 	return hold, written(end, hold, p.DecidedAt), nil
 }
 
@@ -146,12 +162,14 @@ func recordOf(t *tb.Transfer) (archive.Record, error) {
 	if kind := ledger.ActKind(t.Code); kind >= ledger.Joined && kind <= ledger.Opening {
 		what, known = kind.String(), true
 	}
+
 	amount := t.Amount.BigInt()
 	if !known || !amount.IsInt64() {
 		return archive.Record{},
 			fmt.Errorf("the transfer %v of %v has code %d and amount %v: this archiver does not know such a kind; a newer version may",
 				t.ID, archive.Time(int64(t.Timestamp)), t.Code, amount.String())
 	}
+
 	r := archive.Record{
 		What: what, Debit: ledger.AccountName(t.DebitAccountID), Credit: ledger.AccountName(t.CreditAccountID),
 		At: int64(t.Timestamp), ID: t.ID.String(), DebitID: t.DebitAccountID.String(),
@@ -164,6 +182,7 @@ func recordOf(t *tb.Transfer) (archive.Record, error) {
 	if t.Code == ledger.CodeReceipt || t.Code == ledger.CodeReturn {
 		r.Reason = pix.Reason(t.UserData32).String()
 	}
+
 	return r, nil
 }
 
@@ -179,12 +198,14 @@ func transferOf(r *archive.Record) (t tb.Transfer, err error) {
 	t.PendingID, wrong[3] = tb.HexStringToUint128(r.PendingID)
 	t.UserData128, wrong[4] = tb.HexStringToUint128(r.UserData128)
 	t.UserData64, wrong[5] = strconv.ParseUint(r.UserData64, 16, 64)
+
 	return t, errors.Join(wrong[:]...)
 }
 
 func accountOf(a *tb.Account) archive.Account {
 	flags := a.AccountFlags()
 	flags.Imported = false
+
 	return archive.Account{
 		Name: ledger.AccountName(a.ID), CreatedAt: int64(a.Timestamp), ID: a.ID.String(),
 		UserData128: a.UserData128.String(), UserData64: strconv.FormatUint(a.UserData64, 16),
@@ -200,6 +221,7 @@ func ledgerAccountOf(r *archive.Account) (a tb.Account, err error) {
 	a.ID, wrong[0] = tb.HexStringToUint128(r.ID)
 	a.UserData128, wrong[1] = tb.HexStringToUint128(r.UserData128)
 	a.UserData64, wrong[2] = strconv.ParseUint(r.UserData64, 16, 64)
+
 	return a, errors.Join(wrong[:]...)
 }
 

@@ -26,6 +26,7 @@ func (a Source) End(context.Context) (time.Time, error) {
 	if err != nil || len(days) == 0 {
 		return time.Time{}, cmp.Or(err, archive.ErrEmpty)
 	}
+
 	return archive.Time(int64(days[len(days)-1].To)), nil
 }
 
@@ -48,11 +49,13 @@ func (a Source) Accounts(ctx context.Context, after uint64) iter.Seq2[tb.Account
 				yield(tb.Account{}, err)
 				return
 			}
+
 			for i := range s.AccountRows {
 				account, err := ledgerAccountOf(&s.AccountRows[i])
 				if err == nil && account.Timestamp <= after {
 					continue
 				}
+
 				if !yield(account, err) || err != nil {
 					return
 				}
@@ -90,20 +93,25 @@ func (a Source) Chains(ctx context.Context, after uint64) iter.Seq2[[]tb.Transfe
 					return false
 				}
 			}
+
 			return true
 		}
+
 		for s, err := range a.segments(ctx, after) {
 			if err == nil {
 				err = chainsOf(s, add)
 			}
+
 			if err != nil {
 				yield(nil, err)
 				return
 			}
+
 			before := s.To + 1
 			if s.OpenSince > 0 {
 				before = s.OpenSince
 			}
+
 			if !flush(before) {
 				return
 			}
@@ -119,10 +127,12 @@ func chainsOf(s *archive.Segment, add func([]tb.Transfer)) error {
 		if p.Status == archive.Expired {
 			continue
 		}
+
 		hold, end, err := TransfersOf(p)
 		if err != nil {
 			return err
 		}
+
 		ended := make(map[tb.Uint128]tb.Transfer, len(end))
 		for _, t := range end {
 			ended[t.PendingID] = t
@@ -130,6 +140,7 @@ func chainsOf(s *archive.Segment, add func([]tb.Transfer)) error {
 		add(rebuild.Kept(hold, ended))
 		add(rebuild.Kept(end, nil))
 	}
+
 	return eachChain(s, func(chain []tb.Transfer) {
 		if brought(chain) {
 			add(rebuild.Kept(chain, nil))
@@ -145,32 +156,38 @@ func brought(chain []tb.Transfer) bool {
 // eachChain calls take with the chains of the records.
 func eachChain(s *archive.Segment, take func([]tb.Transfer)) error {
 	var chain []tb.Transfer
+
 	for i := range s.RecordRows {
 		t, err := transferOf(&s.RecordRows[i])
 		if err != nil {
 			return err
 		}
+
 		if chain = append(chain, t); !t.TransferFlags().Linked {
 			take(chain)
 			chain = nil
 		}
 	}
+
 	return nil
 }
 
 // Allowances yields the legs 4 of payments that have settled whose window has not passed.
 func (a Source) Allowances(ctx context.Context, now time.Time) iter.Seq2[tb.Transfer, error] {
 	longest := now.Add(-ledger.WindowSecondsMax * time.Second).UnixNano()
+
 	return func(yield func(tb.Transfer, error) bool) {
 		for s, err := range a.segments(ctx, uint64(longest)) {
 			var legs []tb.Transfer
 			if err == nil {
 				legs, err = legs4(s, now)
 			}
+
 			if err != nil {
 				yield(tb.Transfer{}, err)
 				return
 			}
+
 			for _, leg := range legs {
 				if !yield(leg, nil) {
 					return
@@ -186,11 +203,13 @@ func legs4(s *archive.Segment, now time.Time) (legs []tb.Transfer, err error) {
 			legs = append(legs, leg)
 		}
 	}
+
 	for i := range s.PaymentRows {
 		p := &s.PaymentRows[i]
 		if p.CapWindow == "" || p.Status != archive.Settled {
 			continue
 		}
+
 		hold, _, err := TransfersOf(p)
 		if err != nil {
 			return nil, err
@@ -202,5 +221,6 @@ func legs4(s *archive.Segment, now time.Time) (legs []tb.Transfer, err error) {
 			add(chain[0])
 		}
 	})
+
 	return legs, err
 }

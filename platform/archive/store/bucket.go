@@ -27,20 +27,25 @@ func Open(ctx context.Context, place string) (archive.Store, error) {
 	if !strings.Contains(place, "://") {
 		return Folder(place), nil
 	}
+
 	at, err := url.Parse(place)
 	if err == nil && (at.Scheme != "s3" || at.Host == "" || at.User != nil) {
 		err = errors.New("it must be a folder, or s3://bucket/prefix and parameters; credentials are taken from the environment")
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("the archive cannot be at %q: %w", place, err)
 	}
+
 	in, err := new(s3blob.URLOpener).OpenBucketURL(ctx, at)
 	if err != nil {
 		return nil, err
 	}
+
 	if prefix := strings.Trim(at.Path, "/"); prefix != "" {
 		in = blob.PrefixedBucket(in, prefix+"/")
 	}
+
 	return &bucket{ctx, in, place}, nil
 }
 
@@ -65,26 +70,31 @@ func (b *bucket) Put(ctx context.Context, name string, write func(io.Writer) err
 	late := time.AfterFunc(patience, func() { cancel(fmt.Errorf("%v has not taken %s for %v", b, name, patience)) })
 	late.Stop()
 	defer late.Stop()
+
 	object, err := b.in.NewWriter(ctx, name,
 		&blob.WriterOptions{IfNotExist: true, ContentType: "application/octet-stream", MaxConcurrency: 2})
 	if err != nil {
 		return false, err
 	}
 	buffer := bufio.NewWriterSize(waiting{object, late}, 1<<20)
+
 	err = errors.Join(write(buffer), buffer.Flush())
 	if err != nil {
 		cancel(err) // or else what is written would be there
 	}
 	late.Reset(patience)
+
 	closed := object.Close()
 	if err == nil && closed != nil {
 		if _, missing := b.Stat(name); missing == nil { // refused, perhaps by a server that did not read on
 			return false, nil
 		}
 	}
+
 	if err = errors.Join(err, closed); err != nil {
 		return false, fmt.Errorf("cannot write %s: %w", name, errors.Join(context.Cause(ctx), err))
 	}
+
 	return true, nil
 }
 
@@ -103,10 +113,12 @@ func (w waiting) Write(p []byte) (int, error) {
 func (b *bucket) Remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+
 	err := b.in.Delete(ctx, name)
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
 	}
+
 	return err
 }
 
@@ -127,6 +139,7 @@ func (o object) Mode() fs.FileMode {
 	if o.dir {
 		return fs.ModeDir
 	}
+
 	return 0
 }
 
@@ -134,26 +147,31 @@ func (b *bucket) wrong(name string, err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		err = fs.ErrNotExist
 	}
+
 	return &fs.PathError{Op: "read", Path: b.place + ": " + name, Err: err}
 }
 
 func (b *bucket) Stat(name string) (fs.FileInfo, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
+
 	is, err := b.in.Attributes(ctx, name)
 	if err != nil {
 		return nil, b.wrong(name, err)
 	}
+
 	return object{path.Base(name), is.Size, is.ModTime, false}, nil
 }
 
 func (b *bucket) ReadFile(name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
+
 	content, err := b.in.ReadAll(ctx, name)
 	if err != nil {
 		return nil, b.wrong(name, err)
 	}
+
 	return content, nil
 }
 
@@ -161,19 +179,23 @@ func (b *bucket) ReadFile(name string) ([]byte, error) {
 func (b *bucket) ReadDir(name string) (entries []fs.DirEntry, err error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
+
 	for list := b.in.List(&blob.ListOptions{Prefix: name + "/", Delimiter: "/"}); ; {
 		is, err := list.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			return nil, &fs.PathError{Op: "list", Path: b.place + ": " + name, Err: err}
 		}
 		entries = append(entries, fs.FileInfoToDirEntry(object{path.Base(is.Key), is.Size, is.ModTime, is.IsDir}))
 	}
+
 	if len(entries) == 0 {
 		return nil, &fs.PathError{Op: "list", Path: b.place + ": " + name, Err: fs.ErrNotExist}
 	}
+
 	return entries, nil
 }
 
@@ -183,6 +205,7 @@ func (b *bucket) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &objectFile{FileInfo: is, in: b, name: name, blocks: map[int64][]byte{}}, nil
 }
 
@@ -213,23 +236,27 @@ func (f *objectFile) Read(p []byte) (int, error) {
 	}
 	part, err := f.in.part(f.name, f.at, min(int64(len(p)), f.Size()-f.at))
 	f.at += int64(len(part))
+
 	return copy(p, part), err
 }
 
 func (f *objectFile) ReadAt(p []byte, off int64) (n int, err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
+
 	for n < len(p) {
 		at := off + int64(n)
 		if at >= f.Size() {
 			return n, io.EOF
 		}
+
 		block, err := f.block(at / blockSize)
 		if err != nil {
 			return n, err
 		}
 		n += copy(p[n:], block[at%blockSize:])
 	}
+
 	return n, nil
 }
 
@@ -238,15 +265,18 @@ func (f *objectFile) block(number int64) ([]byte, error) {
 		return block, nil
 	}
 	first := number * blockSize
+
 	block, err := f.in.part(f.name, first, min(blockSize, f.Size()-first))
 	if err != nil {
 		return nil, err
 	}
+
 	if len(f.order) == blocksMax {
 		delete(f.blocks, f.order[0])
 		f.order = f.order[1:]
 	}
 	f.blocks[number], f.order = block, append(f.order, number)
+
 	return block, nil
 }
 
@@ -254,14 +284,17 @@ func (f *objectFile) block(number int64) ([]byte, error) {
 func (b *bucket) part(name string, from, length int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
+
 	reader, err := b.in.NewRangeReader(ctx, name, from, length, nil)
 	if err != nil {
 		return nil, b.wrong(name, err)
 	}
 	defer reader.Close()
+
 	part := make([]byte, length)
 	if _, err := io.ReadFull(reader, part); err != nil {
 		return nil, b.wrong(name, err)
 	}
+
 	return part, nil
 }

@@ -36,10 +36,12 @@ func (f folder) String() string { return f.path }
 // Put makes a link to what it wrote under another name: that fails if the name is taken.
 func (f folder) Put(_ context.Context, name string, write func(io.Writer) error) (created bool, err error) {
 	name = filepath.Join(f.path, filepath.FromSlash(name))
+
 	dir := filepath.Dir(name)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return false, err
 	}
+
 	file, err := os.CreateTemp(dir, archive.Unfinished+"*")
 	if err != nil {
 		return false, err
@@ -47,13 +49,16 @@ func (f folder) Put(_ context.Context, name string, write func(io.Writer) error)
 	defer os.Remove(file.Name())
 	buffer := bufio.NewWriterSize(file, 1<<20)
 	err = write(buffer)
+
 	err = errors.Join(err, buffer.Flush(), file.Chmod(0o640), file.Sync(), file.Close())
 	if err == nil {
 		err = os.Link(file.Name(), name)
 	}
+
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, fmt.Errorf("cannot write %s: %w", name, err)
 	}
+
 	return err == nil, syncFolder(dir)
 }
 
@@ -62,6 +67,7 @@ func (f folder) Remove(_ context.Context, name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	return err
 }
 
@@ -70,5 +76,6 @@ func syncFolder(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(folder.Sync(), folder.Close())
 }

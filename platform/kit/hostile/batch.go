@@ -33,6 +33,7 @@ func New(timestampMs int64, values ...[]byte) *Batch {
 		records = append(records, Record(int32(i), value)...) //nolint:gosec // few
 	}
 	n := int32(len(values)) //nolint:gosec // few
+
 	return &Batch{RecordBatch: kmsg.RecordBatch{
 		PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: n - 1, FirstTimestamp: timestampMs,
 		MaxTimestamp: timestampMs,
@@ -45,6 +46,7 @@ func Record(place int32, value []byte) []byte {
 	body := kbin.AppendVarint(append([]byte{0}, 0), place) // attributes, difference of time
 	body = kbin.AppendVarintBytes(kbin.AppendVarint(body, -1), value)
 	body = kbin.AppendVarint(body, 0)
+
 	return append(kbin.AppendVarint(nil, int32(len(body))), body...) //nolint:gosec // small
 }
 
@@ -69,10 +71,12 @@ func Bomb(timestampMs int64, unpackedBytes int, codec kgo.CompressionCodecType) 
 	b := New(timestampMs, nil)
 	var packed bytes.Buffer
 	var encoder io.WriteCloser = gzip.NewWriter(&packed)
+
 	var err error
 	if codec == kgo.CodecZstd {
 		encoder, err = zstd.NewWriter(&packed, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -81,30 +85,36 @@ func Bomb(timestampMs int64, unpackedBytes int, codec kgo.CompressionCodecType) 
 	head = kbin.AppendVarint(head, int32(unpackedBytes))                             //nolint:gosec // below 2 GiB
 	head = append(kbin.AppendVarint(nil, int32(len(head)+unpackedBytes+1)), head...) //nolint:gosec // below 2 GiB
 	zeros := make([]byte, 1<<20)
+
 	_, err = encoder.Write(head)
 	for left := unpackedBytes; left > 0 && err == nil; left -= len(zeros) {
 		_, err = encoder.Write(zeros[:min(left, len(zeros))])
 	}
+
 	if err == nil {
 		_, err = encoder.Write([]byte{0}) // no headers
 	}
+
 	if err = errors.Join(err, encoder.Close()); err != nil {
 		return nil, err
 	}
 	b.Attributes, b.Records = int16(codec), packed.Bytes()
+
 	return b, nil
 }
 
 // Headers returns a batch of one record with so many empty headers: a client keeps far more of each than its two bytes.
 func Headers(timestampMs int64, count int) *Batch {
 	b := New(timestampMs, nil)
-	body := kbin.AppendVarint([]byte{0, 0, 0}, -1)                     // no key
+	body := kbin.AppendVarint([]byte{0, 0, 0}, -1) // no key
+
 	body = kbin.AppendVarint(kbin.AppendVarint(body, 0), int32(count)) //nolint:gosec // few
 	for range count {
 		body = kbin.AppendVarint(kbin.AppendVarint(body, 0), -1)
 	}
 	records := append(kbin.AppendVarint(nil, int32(len(body))), body...) //nolint:gosec // few
 	b.Attributes, b.Records = int16(kgo.CodecSnappy), s2.EncodeSnappy(nil, records)
+
 	return b
 }
 
@@ -116,6 +126,7 @@ func Noise(timestampMs int64, packedBytes int) *Batch {
 	}
 	b := New(timestampMs, value)
 	b.Attributes, b.Records = int16(kgo.CodecSnappy), s2.EncodeSnappy(nil, b.Records)
+
 	return b
 }
 
@@ -124,6 +135,7 @@ func (b *Batch) Encode() []byte {
 	raw := b.AppendTo(nil)
 	binary.BigEndian.PutUint32(raw[8:], uint32(len(raw)-12)) //nolint:gosec // small
 	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
+
 	return raw
 }
 
@@ -132,11 +144,13 @@ func Produce(ctx context.Context, client *kgo.Client, topic string, partition in
 	raw []byte) (offset int64, err error) {
 	asked := kmsg.NewPtrMetadataRequest() // kadm's answer may be some seconds old, and leaders move
 	asked.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
+
 	metadata, err := asked.RequestWith(ctx, client)
 	if err != nil {
 		return 0, err
 	}
 	leader := -1
+
 	for _, known := range metadata.Topics {
 		for _, p := range known.Partitions {
 			if p.Partition == partition {
@@ -144,6 +158,7 @@ func Produce(ctx context.Context, client *kgo.Client, topic string, partition in
 			}
 		}
 	}
+
 	if leader < 0 {
 		return 0, fmt.Errorf("%s, partition %d, has no leader", topic, partition)
 	}
@@ -155,21 +170,26 @@ func Produce(ctx context.Context, client *kgo.Client, topic string, partition in
 	part.Partition, part.Records = partition, raw
 	to.Partitions = append(to.Partitions, part)
 	request.Topics = append(request.Topics, to)
+
 	answer, err := client.Broker(leader).Request(ctx, request)
 	if err != nil {
 		return 0, err
 	}
+
 	response := answer.(*kmsg.ProduceResponse)
 	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
 		return 0, errors.New("the broker's response does not name the partition")
 	}
+
 	taken := response.Topics[0].Partitions[0]
 	if err := kerr.ErrorForCode(taken.ErrorCode); err != nil {
 		if taken.ErrorMessage != nil {
 			err = fmt.Errorf("%w: %s", err, *taken.ErrorMessage)
 		}
+
 		return 0, err
 	}
+
 	return taken.BaseOffset, nil
 }
 
@@ -184,6 +204,7 @@ type Planted struct {
 func (p *Planted) Add(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	switch said, isAnswer := errors.AsType[*kerr.Error](err); {
 	case err == nil:
 		p.taken++
@@ -197,9 +218,11 @@ func (p *Planted) Add(err error) {
 func (p *Planted) Problem(letters int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if letters < p.taken || letters > p.taken+p.unsure {
 		return fmt.Sprintf("%d dead letters of unreadable batches, but %d were written, and perhaps %d more", letters,
 			p.taken, p.unsure)
 	}
+
 	return ""
 }

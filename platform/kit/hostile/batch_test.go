@@ -19,6 +19,7 @@ func TestPlantedCountsWhatTheBrokerMayHaveTaken(t *testing.T) {
 	} {
 		planted.Add(err)
 	}
+
 	for letters, fits := range map[int]bool{1: false, 2: true, 5: true, 6: false} {
 		if problem := planted.Problem(letters); (problem == "") != fits {
 			t.Errorf("%d dead letters: %q", letters, problem)

@@ -40,9 +40,11 @@ func (c *Config) Validate() error {
 	if c.Folder == "" {
 		return errors.New("ARCHIVE_DIR is empty: it must be a folder, or s3://bucket/prefix")
 	}
+
 	if _, err := store.Open(context.Background(), c.Folder); err != nil {
 		return fmt.Errorf("ARCHIVE_DIR: %w", err)
 	}
+
 	return settings.Share("ARCHIVE_LEDGER_SHARE", c.Share)
 }
 
@@ -80,6 +82,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	if err != nil {
 		return err
 	}
+
 	t, err := telemetry.Start("archiver", config.Telemetry, on)
 	if err != nil {
 		return err
@@ -112,18 +115,22 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	merging.Go(func() { k.mergeDays(ctx) })
+
 	for {
 		err := k.follow(ctx)
 		// what comes from now on waits, whether it was read or not
 		k.since.CompareAndSwap(0, uint64(on.Now().UnixNano()))
+
 		if ctx.Err() != nil {
 			t.Log.Info("stopped", zap.NamedError("because_of", context.Cause(ctx)))
 			return nil
 		}
+
 		if errors.As(err, new(*past.Wrong)) {
 			t.Log.Error("the archive must not go on", zap.Error(err))
 			return err
 		}
+
 		if errors.Is(err, past.ErrNoLedger) {
 			t.Health.Report(ledgerNeed, err)
 			t.Log.Info("waiting for the ledger", zap.Error(err))
@@ -145,6 +152,7 @@ func (k *keeper) follow(ctx context.Context) error {
 	}
 	k.t.Health.Report(ledgerNeed, nil)
 	k.t.Health.Report(archiveNeed, nil)
+
 	for {
 		late := time.AfterFunc(stuckAfter, func() {
 			k.t.Health.Report(ledgerNeed, fmt.Errorf("no answer for %v", stuckAfter))
@@ -152,18 +160,22 @@ func (k *keeper) follow(ctx context.Context) error {
 		began := time.Now()
 		p, all, err := a.Step(ctx)
 		took := time.Since(began)
+
 		if !late.Stop() && err == nil {
 			k.t.Health.Report(ledgerNeed, nil)
 		}
+
 		if err != nil {
 			return err
 		}
 		k.tell(p)
+
 		pause := pause(p, k.config.Share)
 		if all {
 			pause = max(pause, k.config.Interval)
 		}
 		k.t.Log.Debug("read", zap.Int("transfers", p.Read), zap.Duration("took", took))
+
 		if !host.Sleep(ctx, pause) {
 			return nil
 		}
@@ -198,6 +210,7 @@ func (k *keeper) mergeDays(ctx context.Context) {
 		ended := k.ended
 		k.ended = nil
 		k.lock.Unlock()
+
 		for _, end := range ended {
 			err := archive.Merge(ctx, k.store, end)
 			if err == nil || ctx.Err() != nil {
@@ -220,6 +233,7 @@ func (k *keeper) lag() float64 {
 	if since == 0 {
 		return 0
 	}
+
 	return max(0, k.on.Now().Sub(time.Unix(0, int64(since))).Seconds())
 }
 
@@ -236,5 +250,6 @@ func pause(p past.Progress, share float64) time.Duration {
 	if p.Asked < 3*cost {
 		return 0
 	}
+
 	return time.Duration(float64(cost)/share) - cost
 }

@@ -20,6 +20,7 @@ func (c AccessConfig) Validate(loopback bool) error {
 	if c.KeysFile == "" && !loopback {
 		return errors.New("HTTP_KEYS_FILE is empty and HTTP_ADDRESS is not on loopback: anyone could have payments accepted or rejected; give the file, or serve loopback only")
 	}
+
 	return nil
 }
 
@@ -28,10 +29,12 @@ func (c AccessConfig) restrict(handler http.Handler) (http.Handler, error) {
 	if c.KeysFile == "" {
 		return handler, nil
 	}
+
 	known, err := keys.ReadCentralBankKeys(c.KeysFile)
 	if err != nil {
 		return nil, fmt.Errorf("HTTP_KEYS_FILE: %w", err)
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") || !known.Known(strings.TrimSpace(key)) { // no response repeats a key
@@ -40,6 +43,7 @@ func (c AccessConfig) restrict(handler http.Handler) (http.Handler, error) {
 				Detail: "no key, or none of " + keys.CentralBank +
 					", who alone sees and changes how banks behave: nothing was done",
 				Challenge: `Bearer realm="liquida"`}).Write(w)
+
 			return
 		}
 		handler.ServeHTTP(w, r)

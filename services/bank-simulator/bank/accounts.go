@@ -30,9 +30,11 @@ func (c AccountsConfig) Validate() error {
 	if (c.URL == "") != (c.KeysDir == "") {
 		return fmt.Errorf("SIMULATOR_API_URL is %q and SIMULATOR_API_KEYS_DIR %q: give both or none", c.URL, c.KeysDir)
 	}
+
 	if _, err := client.New(cmp.Or(c.URL, client.DefaultURL), ""); err != nil {
 		return fmt.Errorf("SIMULATOR_API_URL: %w", err)
 	}
+
 	return nil
 }
 
@@ -67,6 +69,7 @@ func newAccounts(config AccountsConfig, t *telemetry.Telemetry) *accounts {
 	if config.URL == "" {
 		a.hasRead()
 	}
+
 	return a
 }
 
@@ -87,6 +90,7 @@ func (a *accounts) follow(ctx context.Context) {
 	if a.config.URL == "" {
 		return
 	}
+
 	hasRead, interval := sync.OnceFunc(a.hasRead), firstInterval
 	for ctx.Err() == nil {
 		err := a.readAll(ctx)
@@ -96,6 +100,7 @@ func (a *accounts) follow(ctx context.Context) {
 		} else if interval == firstInterval {
 			a.t.Health.Report(accountsNeed, err)
 		}
+
 		if said := fmt.Sprint(err); said != a.failing && ctx.Err() == nil {
 			a.failing = said
 			a.t.Log.Info("asked for the states of accounts", zap.Error(err))
@@ -110,11 +115,13 @@ func (a *accounts) readAll(ctx context.Context) error {
 		return fmt.Errorf("SIMULATOR_API_KEYS_DIR: %w", err)
 	}
 	var failed error
+
 	for _, file := range files {
 		if _, err := pix.ParseISPB(file.Name()); err == nil {
 			failed = cmp.Or(failed, a.readBank(ctx, file.Name()))
 		}
 	}
+
 	return failed
 }
 
@@ -125,16 +132,19 @@ func (a *accounts) readBank(ctx context.Context, ispb string) error {
 		b = &bankAccounts{}
 		a.banks[ispb] = b
 	}
+
 	key, err := client.ReadKey(filepath.Join(a.config.KeysDir, ispb))
 	if err != nil {
 		return err
 	}
+
 	if key != b.key {
 		if b.api, err = client.New(a.config.URL, key); err != nil {
 			return err
 		}
 		b.key, b.refused, b.api.Timeout, b.api.RetryFor = key, false, askTimeout, 0
 	}
+
 	for page, err := range b.api.Acts(ctx, ispb, b.cursor) {
 		if client.NotFound(err) { // it has not joined yet
 			return nil
@@ -146,11 +156,14 @@ func (a *accounts) readBank(ctx context.Context, ispb string) error {
 				a.t.Log.Warn("a bank's key is not in use: the states of its accounts stay as they were read",
 					zap.String("ispb", ispb), zap.Error(err))
 			}
+
 			return nil
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s asks for its acts: %w", ispb, err)
 		}
+
 		for _, act := range page.Acts {
 			if act.Account != nil {
 				a.apply(*act.Account, act.Act)
@@ -158,6 +171,7 @@ func (a *accounts) readBank(ctx context.Context, ispb string) error {
 		}
 		b.cursor = page.NextCursor
 	}
+
 	return nil
 }
 

@@ -33,22 +33,27 @@ const (
 // Run responds to requests until ctx ends. It stops within config.ShutdownTimeout.
 func Run(ctx context.Context, config *Config, on host.Host) error {
 	started := time.Now()
+
 	t, err := telemetry.Start("bank-simulator", config.Telemetry, on)
 	if err != nil {
 		return err
 	}
 	defer t.Stop()
+
 	for _, need := range []string{runningNeed, stream.KafkaNeed, stream.TopicsNeed, assignmentNeed, accountsNeed} {
 		t.Health.Need(need)
 	}
+
 	catalog, err := config.Profiles.catalog()
 	if err != nil {
 		return err
 	}
+
 	handler, err := config.Access.restrict(profilesAPI(catalog, t.Log))
 	if err != nil {
 		return err
 	}
+
 	api, err := web.Serve(config.HTTP, on.Listen, handler, t.Log)
 	if err != nil {
 		return err
@@ -61,6 +66,7 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 		running.Store(b)
 		return b, err
 	}
+
 	b, err := begin()
 	if err != nil {
 		return err
@@ -75,6 +81,7 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 			again, cancel := context.WithTimeout(ctx, config.ShutdownTimeout)
 			_ = b.stop(again) // what is not finished comes again
 			cancel()
+
 			if b, err = begin(); err != nil {
 				return err
 			}
@@ -84,13 +91,16 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 	stopping := time.Now()
 	bound, cancel := context.WithTimeout(context.Background(), config.ShutdownTimeout)
 	defer cancel()
+
 	if err := b.stop(bound); err != nil {
 		t.Log.Warn("stopped with work left; it comes again after the next start", zap.Error(err))
 	}
+
 	if err := api.Stop(bound); err != nil {
 		t.Log.Warn("HTTP requests were cut off", zap.Error(err))
 	}
 	t.Log.Info("stopped", zap.NamedError("because_of", context.Cause(ctx)), zap.Duration("took", time.Since(stopping)))
+
 	return nil
 }
 
@@ -129,16 +139,19 @@ func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *de
 	b := &bank{config: config, catalog: catalog, accounts: accounts, delayed: newSchedule(on.Now), now: on.Now, t: t,
 		metrics: metrics, renewed: make(chan struct{}, 1), partitions: map[int32]*partition{},
 		rarely: t.Rarely(10 * time.Second)}
+
 	var err error
 	if b.crash, err = parseCrash(config.CrashAt, on.Die); err != nil {
 		return nil, err
 	}
+
 	if config.AnswerKeysFile != "" {
 		if b.seals, err = keys.Watch(config.AnswerKeysFile, keys.ReadSeals); err != nil {
 			return nil, fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 		}
 	}
 	b.room = sync.NewCond(&b.mu)
+
 	b.client, err = stream.Connect(kafka, on.Dial, "bank-simulator", t,
 		kgo.ConsumerGroup(stream.BankGroup),
 		kgo.ConsumeTopics(stream.AuthorizationRequests),
@@ -181,6 +194,7 @@ func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *de
 	b.workers.Go(b.commitRegularly)
 	b.workers.Go(func() { b.accounts.follow(b.background) })
 	b.fetcher.Go(b.fetch)
+
 	return b, nil
 }
 
@@ -196,6 +210,7 @@ func (b *bank) stop(ctx context.Context) error {
 	b.workers.Wait()
 	left := b.client.LeaveGroupContext(ctx)
 	b.client.Close()
+
 	return errors.Join(flushed, committed, left)
 }
 
@@ -204,11 +219,13 @@ func (b *bank) fetch() {
 	case <-b.accounts.read:
 	case <-b.fetching.Done():
 	}
+
 	for {
 		room := b.awaitRoom()
 		if b.fetching.Err() != nil {
 			return
 		}
+
 		fetches := b.client.PollRecords(b.fetching, min(room, pollRecordsMax))
 		if b.fetching.Err() == nil {
 			fetches.EachError(func(topic string, partition int32, err error) {
@@ -225,9 +242,11 @@ func (b *bank) fetch() {
 func (b *bank) awaitRoom() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for b.unanswered >= b.config.UnansweredMax && b.fetching.Err() == nil {
 		b.room.Wait()
 	}
+
 	return b.config.UnansweredMax - b.unanswered
 }
 
@@ -237,6 +256,7 @@ func (b *bank) take(fetches kgo.Fetches) {
 		b.mu.Lock()
 		p := b.partitions[fetched.Partition]
 		b.mu.Unlock()
+
 		if p == nil {
 			return // lost before it was polled: the next owner gets these
 		}
@@ -249,37 +269,44 @@ func (b *bank) secrets() keys.Seals {
 	if b.seals == nil {
 		return nil
 	}
+
 	seals, err := b.seals.Now()
 	if err != nil {
 		b.t.Log.Error("the file of secrets has changed and cannot be read: the banks go on with those of before",
 			zap.Error(err))
 	}
+
 	return seals
 }
 
 // respond decides a request and sends the response, now or when it is due.
 func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profiles, seals keys.Seals, now time.Time) {
 	b.crash.Pass(afterFetch)
+
 	request, err := readRequest(record.Value)
 	if err != nil {
 		b.metrics.invalid.Inc()
 		b.rarely.Warn("skipping an authorization request that cannot be read; more like it are only counted",
 			zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.Error(err))
 		b.note(p, record.Offset, nil)
+
 		return
 	}
+
 	payee := request.Payee
 	if seals != nil && len(seals[pix.ISPB(payee.Ispb)]) == 0 { // another program answers for this bank
 		b.metrics.foreign.Inc()
 		b.note(p, record.Offset, nil)
 		return
 	}
+
 	decided := profiles.Of(payee.Ispb, payee.Branch).Decide(seed, request.EndToEndId)
 	if decided.Silent {
 		b.metrics.silent.Inc()
 		b.note(p, record.Offset, nil)
 		return
 	}
+
 	if decided.RejectCode == "" {
 		decided.RejectCode = b.accounts.refusal(payee.Ispb, payee.Branch, payee.Number)
 	}
@@ -291,6 +318,7 @@ func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profi
 	}
 	r.due = requested.Add(decided.Delay)
 	b.dispatch(p, record.Offset, r, now)
+
 	if decided.Twice {
 		b.dispatch(p, record.Offset, &response{record: r.record, label: r.label, due: r.due}, now)
 	}
@@ -299,6 +327,7 @@ func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profi
 func (b *bank) dispatch(p *partition, offset int64, r *response, now time.Time) {
 	delayed := r.due.After(now)
 	b.note(p, offset, r)
+
 	if delayed {
 		b.delayed.add(r)
 	} else {
@@ -310,6 +339,7 @@ func (b *bank) note(p *partition, offset int64, r *response) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p.add(offset, r)
+
 	if r != nil {
 		b.unanswered++
 	}
@@ -337,6 +367,7 @@ func (b *bank) sent(r *response, err error) {
 		b.metrics.refused.Inc()
 		b.rarely.Warn("kafka refused a response", zap.ByteString("end_to_end_id", r.record.Key),
 			zap.Int32("partition", r.record.Partition), zap.Int("tries_left", resendsMax-r.tries), zap.Error(err))
+
 		if r.tries++; r.tries <= resendsMax {
 			r.due = b.now().Add(resendAfter)
 			b.delayed.add(r)
@@ -350,6 +381,7 @@ func (b *bank) sent(r *response, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r.partition.remove(r)
+
 	b.unanswered--
 	if b.unanswered == b.config.UnansweredMax-1 {
 		b.room.Signal()

@@ -29,6 +29,7 @@ func (b *bank) assigned(_ context.Context, _ *kgo.Client, assigned map[string][]
 func (b *bank) revoked(ctx context.Context, _ *kgo.Client, revoked map[string][]int32) {
 	ctx, cancel := context.WithTimeout(ctx, b.config.SessionTimeout)
 	defer cancel()
+
 	if err := b.commit(ctx, revoked[stream.AuthorizationRequests]); err != nil {
 		b.t.Log.Warn("cannot commit revoked partitions; their requests come again", zap.Error(err))
 	}
@@ -44,6 +45,7 @@ func (b *bank) lost(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
 func (b *bank) forget(gone map[string][]int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, number := range gone[stream.AuthorizationRequests] {
 		delete(b.partitions, number)
 	}
@@ -66,15 +68,18 @@ func (b *bank) commit(ctx context.Context, numbers []int32) error {
 	if numbers == nil {
 		numbers = slices.Collect(maps.Keys(b.partitions))
 	}
+
 	for _, number := range numbers {
 		if p := b.partitions[number]; p != nil && p.committable() > p.committed {
 			moved[number] = kgo.EpochOffset{Epoch: -1, Offset: p.committable()}
 		}
 	}
 	b.mu.Unlock()
+
 	if len(moved) == 0 {
 		return nil
 	}
+
 	if err := stream.Commit(ctx, b.client, stream.AuthorizationRequests, moved); err != nil {
 		return err
 	}
@@ -86,5 +91,6 @@ func (b *bank) commit(ctx context.Context, numbers []int32) error {
 	}
 	b.mu.Unlock()
 	b.crash.Pass(afterCommit)
+
 	return nil
 }

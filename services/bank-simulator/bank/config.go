@@ -58,5 +58,6 @@ func (c ProfilesConfig) catalog() (*decision.Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("SIMULATOR_PROFILES: %w", err)
 	}
+
 	return catalog, nil
 }

@@ -30,14 +30,18 @@ func FuzzRequest(f *testing.F) {
 			if request != nil || !utf8.ValidString(err.Error()) {
 				t.Fatalf("%+v, %q", request, err)
 			}
+
 			return
 		}
+
 		for _, decided := range []decision.Decision{{}, {RejectCode: "AC03"}} {
 			a := newResponse(request, decided, nil)
+
 			var answer pixv1.AuthorizationResponse
 			if err := answer.UnmarshalVT(a.record.Value); err != nil {
 				t.Fatal(err)
 			}
+
 			if answer.EndToEndId != request.EndToEndId || string(a.record.Key) != request.EndToEndId ||
 				answer.Ispb != request.Payee.Ispb ||
 				answer.ReasonCode != decided.RejectCode || a.record.Partition != request.ReplyPartition ||

@@ -36,6 +36,7 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, running *atomic.P
 		if b := running.Load(); b != nil {
 			return float64(b.delayed.length())
 		}
+
 		return 0
 	})
 	register.NewGaugeFunc(prometheus.GaugeOpts{
@@ -48,8 +49,10 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, running *atomic.P
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
+
 		return float64(b.unanswered)
 	})
+
 	return &metrics{
 		series: map[label]prometheus.Counter{}, seriesMax: seriesMax,
 		responses: register.NewCounterVec(prometheus.CounterOpts{
@@ -75,12 +78,14 @@ func (m *metrics) answered(l label) {
 		if l.reason != "" {
 			status = "RJCT"
 		}
+
 		if len(m.series) >= m.seriesMax {
 			ispb = others
 			if reason != "" {
 				reason = others
 			}
 			m.responses.WithLabelValues(ispb, status, reason).Inc()
+
 			return
 		}
 		counter = m.responses.WithLabelValues(ispb, status, reason)

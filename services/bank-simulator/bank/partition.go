@@ -28,5 +28,6 @@ func (p *partition) committable() int64 {
 	if first := p.unanswered.Front(); first != nil {
 		return first.Value.(int64)
 	}
+
 	return p.next
 }

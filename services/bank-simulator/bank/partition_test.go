@@ -37,9 +37,11 @@ func TestAPartitionMayBeCommittedUpToItsFirstUnansweredRequest(t *testing.T) {
 				if p.next >= 0 {
 					want = next
 				}
+
 				for _, offset := range open {
 					want = min(want, offset)
 				}
+
 				if got := p.committable(); got != want || got < last {
 					t.Fatalf("committable up to %d after %d, want %d", got, last, want)
 				}

@@ -18,6 +18,7 @@ func profilesAPI(catalog *decision.Catalog, log *zap.Logger) http.Handler {
 	mux.HandleFunc("GET /v1/profiles", func(w http.ResponseWriter, _ *http.Request) {
 		web.WriteJSON(w, http.StatusOK, catalog.Profiles())
 	})
+
 	for _, path := range []string{"/v1/profiles/{bank}", "/v1/profiles/{bank}/{branch}"} {
 		mux.HandleFunc("GET "+path,
 			named(func(w http.ResponseWriter, _ *http.Request, whose decision.Whose) *web.Problem {
@@ -28,6 +29,7 @@ func profilesAPI(catalog *decision.Catalog, log *zap.Logger) http.Handler {
 							" has no profile of its own: a more general one applies, see GET /v1/profiles"}
 				}
 				web.WriteJSON(w, http.StatusOK, profile)
+
 				return nil
 			}))
 		mux.HandleFunc("PUT "+path,
@@ -36,12 +38,14 @@ func profilesAPI(catalog *decision.Catalog, log *zap.Logger) http.Handler {
 				if problem := web.ReadJSON(r.Body, &draft); problem != nil {
 					return problem
 				}
+
 				profile, err := catalog.Put(whose, draft)
 				if err != nil {
 					return refusal(err)
 				}
 				log.Info("profile changed", zap.Stringer("whose", whose), zap.Any("profile", profile))
 				web.WriteJSON(w, http.StatusOK, profile)
+
 				return nil
 			}))
 		mux.HandleFunc("DELETE "+path,
@@ -49,9 +53,11 @@ func profilesAPI(catalog *decision.Catalog, log *zap.Logger) http.Handler {
 				catalog.Reset(whose)
 				log.Info("profile reset to the initial one, if any", zap.Stringer("whose", whose))
 				w.WriteHeader(http.StatusNoContent)
+
 				return nil
 			}))
 	}
+
 	return mux
 }
 
@@ -62,10 +68,12 @@ func named(handle func(http.ResponseWriter, *http.Request, decision.Whose) *web.
 			name += "/" + branch
 		}
 		whose, err := decision.ParseWhose(name)
+
 		problem := refusal(err)
 		if problem == nil {
 			problem = handle(w, r, whose)
 		}
+
 		if problem != nil {
 			problem.Write(w)
 		}
@@ -76,14 +84,17 @@ func refusal(err error) *web.Problem {
 	if err == nil {
 		return nil
 	}
+
 	if full := new(decision.Full); errors.As(err, &full) {
 		return &web.Problem{Type: web.Kind("too-many-profiles"), Title: "Too many profiles",
 			Status: http.StatusConflict, Detail: err.Error()}
 	}
+
 	problem := &web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value",
 		Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	if invalid := new(decision.Invalid); errors.As(err, &invalid) {
 		problem.Field, problem.Value = invalid.Field, invalid.Value
 	}
+
 	return problem
 }

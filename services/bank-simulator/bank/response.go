@@ -32,15 +32,19 @@ func readRequest(value []byte) (*pixv1.AuthorizationRequest, error) {
 	if err := request.UnmarshalVTUnsafe(value); err != nil {
 		return nil, err
 	}
+
 	if _, err := pix.ParsePaymentOrReturnID(request.EndToEndId); err != nil {
 		return nil, fmt.Errorf("end_to_end_id: %w", err)
 	}
+
 	if _, err := pix.ParseISPB(request.GetPayee().GetIspb()); err != nil {
 		return nil, fmt.Errorf("payee.ispb: %w", err)
 	}
+
 	if request.ReplyPartition < 0 {
 		return nil, fmt.Errorf("reply_partition is %d: it must not be negative", request.ReplyPartition)
 	}
+
 	return request, nil
 }
 
@@ -58,10 +62,12 @@ func newResponse(request *pixv1.AuthorizationRequest, decided decision.Decision,
 	keyed := make([]byte, len(request.EndToEndId)+message.SizeVT())
 	key, value := keyed[:len(request.EndToEndId):len(request.EndToEndId)], keyed[len(request.EndToEndId):]
 	copy(key, request.EndToEndId)
+
 	if _, err := message.MarshalToSizedBufferVT(value); err != nil {
 		// impossible: the buffer has SizeVT bytes
 		panic(fmt.Sprintf("cannot encode a response to %s: %v", request.EndToEndId, err))
 	}
+
 	r := &response{
 		label: label{ispb: strings.Clone(request.Payee.Ispb), reason: decided.RejectCode},
 		record: kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition, Key: key,
@@ -70,5 +76,6 @@ func newResponse(request *pixv1.AuthorizationRequest, decided decision.Decision,
 	if seal := seals.Seal(pix.ISPB(request.Payee.Ispb), value); seal != nil {
 		r.record.Headers = []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}
 	}
+
 	return r
 }

@@ -37,6 +37,7 @@ func newSchedule(now func() time.Time) *schedule {
 func (s *schedule) add(r *response) {
 	number := r.due.UnixNano()/int64(releaseStep) + 1
 	s.mu.Lock()
+
 	at, known := slices.BinarySearchFunc(s.steps, number, step.compare)
 	if !known {
 		s.steps = slices.Insert(s.steps, at, step{number: number})
@@ -44,6 +45,7 @@ func (s *schedule) add(r *response) {
 	s.steps[at].responses = append(s.steps[at].responses, r)
 	s.count++
 	s.mu.Unlock()
+
 	if first := at == 0 && !known; first {
 		select {
 		case s.sooner <- struct{}{}:
@@ -62,12 +64,14 @@ func (s *schedule) length() int {
 func (s *schedule) release(ctx context.Context, send func(*response)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+
 	for {
 		due, rest := s.takeDue(s.now())
 		for _, r := range due {
 			send(r)
 		}
 		timer.Reset(rest)
+
 		select {
 		case <-ctx.Done():
 			return
@@ -81,6 +85,7 @@ func (s *schedule) release(ctx context.Context, send func(*response)) {
 func (s *schedule) takeDue(now time.Time) (due []*response, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for len(s.steps) > 0 {
 		first := s.steps[0]
 		if rest := time.Unix(0, first.number*int64(releaseStep)).Sub(now); rest > 0 {
@@ -90,5 +95,6 @@ func (s *schedule) takeDue(now time.Time) (due []*response, rest time.Duration) 
 		s.count -= len(first.responses)
 		s.steps = slices.Delete(s.steps, 0, 1)
 	}
+
 	return due, time.Hour
 }

@@ -26,11 +26,13 @@ func ParseWhose(text string) (Whose, error) {
 	if _, err := pix.ParseISPB(bank); err != nil && bank != AnyBank {
 		return Whose{}, &Invalid{"bank", bank, fmt.Sprintf("it must be %q or an ISPB: %v", AnyBank, err)}
 	}
+
 	if branched {
 		if err := (pix.Account{ISPB: "00000000", Branch: branch, Number: "1"}).Validate(); err != nil {
 			return Whose{}, &Invalid{"branch", branch, err.Error()}
 		}
 	}
+
 	return Whose{bank, branch}, nil
 }
 
@@ -38,6 +40,7 @@ func (w Whose) String() string {
 	if w.Branch == "" {
 		return w.Bank
 	}
+
 	return w.Bank + "/" + w.Branch
 }
 
@@ -55,6 +58,7 @@ func (p Profiles) Of(bank, branch string) *Profile {
 			return profile
 		}
 	}
+
 	return p[Whose{Bank: AnyBank}]
 }
 
@@ -81,29 +85,34 @@ func NewCatalog(initial string, lateDelay time.Duration, profilesMax int) (*Cata
 		{AnyBank, sandbox.BlockedBranch}: rejecting(pix.ReasonPayeeBlocked),
 		{AnyBank, sandbox.ClosedBranch}:  rejecting(pix.ReasonPayeeClosed),
 	}
+
 	drafts := map[string]Draft{}
 	if initial != "" {
 		if err := web.DecodeJSON([]byte(initial), &drafts); err != nil {
 			return nil, fmt.Errorf("it must be a JSON object of profiles by bank or bank/branch: %w", err)
 		}
 	}
+
 	for name, draft := range drafts {
 		whose, err := ParseWhose(name)
 		if err != nil {
 			return nil, err
 		}
+
 		profile, err := draft.Profile(lateDelay)
 		if err != nil {
 			return nil, fmt.Errorf("profile %q: %w", name, err)
 		}
 		profiles[whose] = &profile
 	}
+
 	if len(profiles) > profilesMax {
 		return nil, fmt.Errorf("it makes %d profiles with those of the sandbox: at most %d are allowed", len(profiles),
 			profilesMax)
 	}
 	c := &Catalog{lateDelay: lateDelay, profilesMax: profilesMax, initial: profiles}
 	c.current.Store(&profiles)
+
 	return c, nil
 }
 
@@ -119,11 +128,13 @@ func (c *Catalog) Put(whose Whose, draft Draft) (Profile, error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	changed := maps.Clone(c.Profiles())
+
 	changed[whose] = &profile
 	if len(changed) > c.profilesMax {
 		return profile, &Full{c.profilesMax}
 	}
 	c.current.Store(&changed)
+
 	return profile, nil
 }
 
@@ -132,6 +143,7 @@ func (c *Catalog) Put(whose Whose, draft Draft) (Profile, error) {
 func (c *Catalog) Reset(whose Whose) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
+
 	changed := maps.Clone(c.Profiles())
 	if initial, ok := c.initial[whose]; ok {
 		changed[whose] = initial

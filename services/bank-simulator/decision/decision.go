@@ -39,6 +39,7 @@ func (p *Profile) Decide(seed uint64, endToEndID string) Decision {
 	case fate < 1-p.AcceptShare && len(p.RejectCodes) > 0:
 		decision.RejectCode = p.RejectCodes[int(code*float64(len(p.RejectCodes)))]
 	}
+
 	return decision
 }
 

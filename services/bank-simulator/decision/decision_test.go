@@ -27,6 +27,7 @@ var anyDraft = rapid.Custom(func(t *rapid.T) decision.Draft {
 	share := float64(accept) / 100
 	low := int64(hundredths("min_ms", 1000))
 	mean := low + int64(hundredths("mean_ms", 1000))
+
 	return decision.Draft{
 		AcceptShare: &share, LateShare: float64(late) / 100, SilentShare: float64(silent) / 100,
 		DuplicateShare: float64(hundredths("twice", 100)) / 100,
@@ -39,20 +40,24 @@ func TestADecisionIsTheSameHoweverOftenItIsTaken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draft, seed := anyDraft.Draw(t, "draft"), rapid.Uint64().Draw(t, "seed")
 		id := rapid.StringMatching(`E[0-9]{8}20260102[0-9A-Za-z]{15}`).Draw(t, "id")
+
 		first, err := draft.Profile(lateDelay)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// As after a restart: read the profile again from what the API shows.
 		shown, _ := json.Marshal(first)
+
 		var again decision.Draft
 		if err := json.Unmarshal(shown, &again); err != nil {
 			t.Fatal(err)
 		}
+
 		second, err := again.Profile(time.Second)
 		if err != nil {
 			t.Fatalf("%s is shown and not accepted: %v", shown, err)
 		}
+
 		if a, b := first.Decide(seed, id), second.Decide(seed, id); a != b {
 			t.Fatalf("%s: first %+v, then %+v", id, a, b)
 		}
@@ -70,18 +75,23 @@ func TestOverManyPaymentsTheSharesAndTheDelayHold(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var accepted, late, silent, rejected, blocked, answers, twice float64
 		var delays time.Duration
+
 		for range payments {
 			id := pix.NewEndToEndID("10000001", time.Date(2026, 1, 2, 3, 4, 5, random.IntN(1e9), time.UTC), random)
+
 			d := profile.Decide(seed, id.String())
 			switch {
 			case d.Silent:
 				silent++
+
 				if d != (decision.Decision{Silent: true}) {
 					t.Fatalf("silent and more: %+v", d)
 				}
+
 				continue
 			case d.RejectCode != "":
 				rejected++
+
 				if d.RejectCode == "AC06" {
 					blocked++
 				}
@@ -91,9 +101,11 @@ func TestOverManyPaymentsTheSharesAndTheDelayHold(t *testing.T) {
 				accepted++
 			}
 			answers++
+
 			if d.Twice {
 				twice++
 			}
+
 			if d.Delay != lateDelay {
 				delays += d.Delay
 				if d.Delay < time.Duration(profile.Delay.MinMs)*time.Millisecond ||
@@ -117,8 +129,10 @@ func TestOverManyPaymentsTheSharesAndTheDelayHold(t *testing.T) {
 		near("rejected", rejected, payments, max(0, 1-profile.AcceptShare-profile.LateShare-profile.SilentShare))
 		near("the code that is listed twice", blocked, rejected, 2.0/3)
 		near("twice", twice, answers, profile.DuplicateShare)
+
 		if punctual := accepted + rejected; punctual > 0 {
 			mean, want := float64(delays.Milliseconds())/punctual, float64(profile.Delay.MeanMs)
+
 			spread := want - float64(profile.Delay.MinMs) // of an exponential: its mean
 			if slack := 6*spread/math.Sqrt(punctual) + 1; math.Abs(mean-want) > slack {
 				t.Fatalf("mean delay %.1f ms over %.0f answers, want %.1f ± %.1f", mean, punctual, want, slack)
@@ -134,6 +148,7 @@ func TestTheNearestProfileApplies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		bank, branch string
 		want         decision.Decision
@@ -160,12 +175,14 @@ func TestACatalogGoesBackToWhatItBeganWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := json.Marshal(catalog.Profiles())
+
 	put := func(name string) error {
 		whose, err := decision.ParseWhose(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = catalog.Put(whose, decision.Draft{SilentShare: 1})
+
 		return err
 	}
 	for _, name := range []string{"default", "default/9003", "10000001", "10000001/0001"} {
@@ -173,13 +190,16 @@ func TestACatalogGoesBackToWhatItBeganWith(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if full := new(decision.Full); !errors.As(put("10000002"), &full) || full.Max != 7 {
 		t.Error("an eighth profile was taken where 7 are allowed")
 	}
+
 	for _, name := range []string{"default", "default/9003", "10000001", "10000001/0001"} {
 		whose, _ := decision.ParseWhose(name)
 		catalog.Reset(whose)
 	}
+
 	if after, _ := json.Marshal(catalog.Profiles()); string(after) != string(before) {
 		t.Errorf("began with %s, went back to %s", before, after)
 	}
@@ -208,6 +228,7 @@ func TestBadProfilesAreRefusedWithTheFieldAndTheValue(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := draft.Profile(lateDelay)
+
 		invalid := new(decision.Invalid)
 		if !errors.As(err, &invalid) || invalid.Field != c.field ||
 			!strings.HasPrefix(fmt.Sprint(invalid.Value), c.value) {
@@ -218,6 +239,7 @@ func TestBadProfilesAreRefusedWithTheFieldAndTheValue(t *testing.T) {
 
 func BenchmarkDecide(b *testing.B) {
 	draft := decision.Draft{SilentShare: 0.1, Delay: decision.DraftDelay{MinMs: 10}}
+
 	profile, _ := draft.Profile(lateDelay)
 	for b.Loop() {
 		profile.Decide(1, "E10000001202601020304AAAAAAAAAAA")

@@ -81,43 +81,53 @@ func (d Draft) Profile(lateDelay time.Duration) (Profile, error) {
 			return p, &Invalid{share.field, share.value, "it must be from 0 to 1"}
 		}
 	}
+
 	rest := 1 - p.LateShare - p.SilentShare
 	if rest < -shareSlack {
 		return p, &Invalid{"silent_share", p.SilentShare, fmt.Sprintf("with late_share %v it exceeds 1", p.LateShare)}
 	}
+
 	p.AcceptShare = max(0, rest)
 	if d.AcceptShare != nil {
 		p.AcceptShare = *d.AcceptShare
 	}
+
 	if !(p.AcceptShare >= 0 && p.AcceptShare <= rest+shareSlack) {
 		return p, &Invalid{"accept_share", p.AcceptShare,
 			fmt.Sprintf("it must be from 0 to what late_share %v and silent_share %v leave of 1", p.LateShare,
 				p.SilentShare)}
 	}
+
 	if len(p.RejectCodes) > RejectCodesMax {
 		return p, &Invalid{"reject_codes", len(p.RejectCodes),
 			fmt.Sprintf("entries; at most %d are allowed", RejectCodesMax)}
 	}
+
 	for _, code := range p.RejectCodes {
 		if _, err := pix.ParseReason(code); err != nil {
 			return p, &Invalid{"reject_codes", code, err.Error()}
 		}
 	}
+
 	if len(p.RejectCodes) == 0 && rest-p.AcceptShare > shareSlack {
 		return p, &Invalid{"reject_codes", "empty",
 			fmt.Sprintf("the shares leave %.6g to be rejected, so it needs at least one code", rest-p.AcceptShare)}
 	}
+
 	if d.LateDelayMs != nil {
 		p.LateDelayMs = *d.LateDelayMs
 	}
+
 	if d.Delay.MeanMs != nil {
 		p.Delay.MeanMs = *d.Delay.MeanMs
 	}
 	const longest = int64(DelayMax / time.Millisecond)
+
 	p.Delay.MaxMs = min(10*min(p.Delay.MeanMs, longest), longest)
 	if d.Delay.MaxMs != nil {
 		p.Delay.MaxMs = *d.Delay.MaxMs
 	}
+
 	for _, delay := range []struct {
 		field       string
 		value, from int64
@@ -127,6 +137,7 @@ func (d Draft) Profile(lateDelay time.Duration) (Profile, error) {
 			return p, &Invalid{delay.field, delay.value, fmt.Sprintf("it must be from %d to %d", delay.from, longest)}
 		}
 	}
+
 	return p, nil
 }
 

@@ -31,6 +31,7 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 	if last := len(legs) - 1; last > 0 && purpose == chainReceipt && ledger.IsCapRelease(chain, last) {
 		legs = legs[:last]
 	}
+
 	for purpose == chainReserve || purpose == chainReceipt {
 		last := len(legs) - 1
 		if last < 1 || !ledger.IsMark(&legs[last]) {
@@ -38,23 +39,28 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 		}
 		legs = legs[:last] // marks of returns stand behind the chain
 	}
+
 	for i := range legs {
 		if legs[i].TransferFlags().Linked != (i < len(legs)-1) {
 			broken("all transfers of a chain but the last are linked: %s %+v", chainNames[purpose], chain)
 		}
 	}
+
 	switch purpose {
 	case chainReserve:
 		checkLegs(purpose, legs, tb.TransferFlags{Pending: true})
+
 		for i := range legs {
 			if legs[i].Amount != legs[0].Amount || legs[i].Timeout == 0 || legs[i].Code != ledger.CodeLeg4 &&
 				legs[i].Timeout != legs[0].Timeout {
 				broken("the legs of a hold have one amount and one timeout: %+v", chain)
 			}
+
 			if legs[i].Code == ledger.CodeLeg4 && legs[i].Timeout <= legs[0].Timeout {
 				broken("leg 4 outlives the hold, so that a void can end both: %+v", chain)
 			}
 		}
+
 		return
 	case chainPost, chainVoid:
 		if legs[0].Code == ledger.CodeReturn {
@@ -62,6 +68,7 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 		}
 		checkLegs(purpose, legs,
 			tb.TransferFlags{PostPendingTransfer: purpose == chainPost, VoidPendingTransfer: purpose == chainVoid})
+
 		for i := range legs {
 			if legs[i].UserData32 != legs[0].UserData32 {
 				broken("the legs of phase 2 have one reason: %+v", chain)
@@ -71,12 +78,14 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 		if len(legs) != 1 || !ledger.IsCapRelease(legs, 0) {
 			broken("the release of a cap is one void: %+v", chain)
 		}
+
 		return
 	case chainReceipt:
 		if len(legs) != 1 || legs[0].Amount != (tb.Uint128{}) || legs[0].Flags != 0 {
 			broken("a receipt is one transfer of zero: %+v", chain)
 		}
 	}
+
 	if verdict := verdictIn(purpose, chain); verdict != outcome ||
 		verdict.Settled == (verdict.Reason != pix.ReasonNone) {
 		broken("a verdict is the order's outcome: %s %+v for %+v", chainNames[purpose], chain, outcome)
@@ -88,6 +97,7 @@ func checkLegs(purpose chainPurpose, legs []tb.Transfer, flags tb.TransferFlags)
 	if len(legs) < 2 || len(legs) > 4 {
 		broken("a chain has 2 to 4 legs: %s %+v", chainNames[purpose], legs)
 	}
+
 	linked := tb.TransferFlags{Linked: true}.ToUint16()
 	for i := range legs {
 		if legs[i].Flags&^linked != flags.ToUint16() {

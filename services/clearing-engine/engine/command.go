@@ -16,6 +16,7 @@ import (
 // perform carries out a command. Its result comes back as an event.
 func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	order := &f.payment.Order
+
 	switch command.Action {
 	case payment.Wait:
 	case payment.Reserve:
@@ -66,11 +67,13 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		if f.share == (room.Share{}) {
 			f.share = p.room.AddToShare(order.ID.Payer())
 		}
+
 		if f.slim {
 			p.free(f.record)
 			p.fetchAgain(f.record.Offset, returning{f.share, command.Reason})
 			f.share = room.Share{} // of the record now
 			p.leave(f)
+
 			return
 		}
 		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() {
@@ -97,32 +100,38 @@ func (p *partition) hold(f *flight, now time.Time) []tb.Transfer {
 	order, window := &f.payment.Order, ledger.WindowAt(now)
 	chain := f.kind.hold(p.chain[:0], order, p.engine.pendingTimeoutSeconds)
 	state, _ := p.engine.register.Current()
+
 	limit := f.kind.outflow(state, order, window)
 	if f.capped = limit.Centavos > 0; f.capped {
 		chain = ledger.AppendCap(chain, order.ID, order.Content, window,
 			max(limit.WindowSeconds, p.engine.pendingTimeoutSeconds+capBeyondHoldSeconds))
 	}
+
 	return chain
 }
 
 func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) {
 	p.chain = chain // keep what append grew
+
 	if f.writing != chainNone {
 		broken("an order has one chain under way, so no verdict precedes the result of phase 1: order %s, %s during %s",
 			f.payment.Order.ID, chainNames[purpose], chainNames[f.writing])
 	}
 	checkChain(purpose, chain, f.payment.Outcome)
+
 	f.writing = purpose
 	if purpose != chainReserve && purpose != chainCapRelease {
 		f.verdict, f.decided = verdictIn(purpose, chain), false
 	}
 	rules := uint64(0) // what was held, or refused for another reason, ends whatever they are now
+
 	reason := f.payment.Outcome.Reason
 	if purpose == chainReserve || purpose == chainReceipt &&
 		(reason == pix.ReasonInactivePSP || reason == pix.ReasonAboveCap) {
 		rules = f.rules
 	}
 	p.effects.write(p, f, chain, rules)
+
 	if purpose == chainReserve {
 		p.engine.crash.PassSent(afterPhase1Sent)
 	} else {
@@ -148,6 +157,7 @@ func payeeOf(order *pix.Order) room.Payee {
 	if order.Payee.Number == "" {
 		return room.Payee{}
 	}
+
 	return ledger.CustomerAccount(order.Payee).Bytes()
 }
 
@@ -162,6 +172,7 @@ func accountsOf(order *pix.Order, found []tb.Account) payment.Accounts {
 	exists := func(id ledger.AccountID) bool {
 		return slices.ContainsFunc(found, func(account tb.Account) bool { return account.ID == id })
 	}
+
 	return payment.Accounts{
 		PayerPSP: exists(ledger.TransitAccount(order.Payer.ISPB)),
 		PayeePSP: exists(ledger.TransitAccount(order.Payee.ISPB)),

@@ -38,20 +38,24 @@ type finished struct {
 // member says nothing.
 func (e *Engine) findFinished(ctx context.Context) (f finished, err error) {
 	f.commits = map[int32]commitment{}
+
 	committed, err := origin.Commits(ctx, e.direct)
 	if err != nil {
 		return f, err
 	}
+
 	var found origin.Found
 	if found, err = origin.CheckLedger(ctx, e.direct, e.ledger); err != nil {
 		return f, err
 	}
+
 	f.bounds = found.Bounds // after the commits: an end that was read before could be below one of them
 	for number, checkpoint := range found.Checkpoints {
 		if checkpoint.Log == found.Log && checkpoint.Offset >= 0 {
 			f.commits[number] = commitment{checkpoint.Offset, checkpoint.Hint}
 		}
 	}
+
 	for number, o := range committed {
 		switch own, known := f.commits[number]; {
 		case !stream.IsHint(o.Metadata):
@@ -63,6 +67,7 @@ func (e *Engine) findFinished(ctx context.Context) (f finished, err error) {
 			f.commits[number] = commitment{o.At, o.Metadata}
 		}
 	}
+
 	return f, nil
 }
 
@@ -76,6 +81,7 @@ func (f finished) outside(log uint32, numbers []int32) error {
 				d.next, stream.Payments, number, b.Start, b.End)
 		}
 	}
+
 	return nil
 }
 
@@ -96,6 +102,7 @@ func (w *witness) pulsed(probe tb.Uint128) {
 func (w *witness) saw(transfers []tb.Transfer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for i := range transfers {
 		if t := &transfers[i]; t.Timestamp > w.youngest {
 			w.found, w.youngest = t.ID, t.Timestamp
@@ -108,12 +115,14 @@ func (w *witness) saw(transfers []tb.Transfer) {
 func (e *Engine) seen() []tb.Uint128 {
 	e.witness.mu.Lock()
 	defer e.witness.mu.Unlock()
+
 	ids := e.writer.Latest()
 	for _, id := range []tb.Uint128{e.witness.probe, e.witness.found} {
 		if id != (tb.Uint128{}) {
 			ids = append(ids, id)
 		}
 	}
+
 	return ids
 }
 
@@ -122,6 +131,7 @@ func (e *Engine) seen() []tb.Uint128 {
 // whoever compares reads those of all.
 func (e *Engine) commitRegularly(ctx context.Context) {
 	failing := false
+
 	for host.Sleep(ctx, e.config.CommitInterval) {
 		err := e.commit(ctx, e.partitions(), notLast)
 		if (err != nil) != failing && ctx.Err() == nil {
@@ -147,6 +157,7 @@ const (
 func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast bool) error {
 	e.committing <- struct{}{}
 	defer func() { <-e.committing }()
+
 	if err := context.Cause(e.failed); err != nil {
 		return err
 	}
@@ -158,45 +169,55 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 	}
 	var committing []*partition
 	var first *partition // that has said anything
+
 	for _, p := range partitions {
 		if p.committedLast {
 			continue
 		}
 		p.committedLast = isLast
+
 		next, hint, changed := p.offsets.toCommit()
 		if changed {
 			p.commitment = commitment{next, hint}
 			committing = append(committing, p)
 			say(p)
 		}
+
 		if p.commitment != (commitment{}) && (first == nil || p.number < first.number) {
 			first = p
 		}
 	}
+
 	if renew && len(checkpoints) == 0 && first != nil {
 		say(first)
 	}
+
 	if len(checkpoints) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	started := time.Now()
+
 	err := e.writeCheckpoints(ctx, checkpoints)
 	if err == nil && len(committing) > 0 {
 		err = e.commitToGroup(ctx, committing)
 	}
 	e.metrics.commitSeconds.Observe(time.Since(started).Seconds())
+
 	if err != nil {
 		e.metrics.commits.WithLabelValues("failed").Inc()
+
 		for _, p := range committing {
 			p.offsets.again()
 		}
 		e.pulsed.CompareAndSwap(false, renew)
+
 		return err
 	}
 	e.metrics.commits.WithLabelValues("ok").Inc()
 	e.crash.Pass(afterCommit)
+
 	return nil
 }
 
@@ -207,6 +228,7 @@ func (e *Engine) writeCheckpoints(ctx context.Context, checkpoints map[int32]ori
 		checkpoint.Seen = seen
 		checkpoints[number] = checkpoint
 	}
+
 	return origin.WriteCheckpoints(ctx, e.direct, checkpoints)
 }
 
@@ -223,8 +245,10 @@ func (e *Engine) commitToGroup(ctx context.Context, partitions []*partition) err
 				partition.Metadata = &hint
 			}
 		}
+
 		return nil
 	})
+
 	return stream.Commit(ctx, e.group, stream.Payments, commit)
 }
 
@@ -232,10 +256,12 @@ func (e *Engine) commitToGroup(ctx context.Context, partitions []*partition) err
 func (e *Engine) restoreCommits(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+
 	committed, err := origin.Commits(ctx, e.direct)
 	if err != nil {
 		return // the commits themselves say so
 	}
+
 	for _, p := range e.partitions() {
 		if !stream.IsHint(committed[p.number].Metadata) {
 			p.offsets.again()

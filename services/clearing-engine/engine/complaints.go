@@ -23,18 +23,22 @@ const complaintsBanksMax = 20
 func (c *complaints) add(bank pix.ISPB) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.byBank == nil {
 		c.byBank = map[string]int{}
 	}
+
 	name := string(bank[:min(len(bank), 8)])
 	if _, known := c.byBank[name]; !known && len(c.byBank) >= complaintsBanksMax {
 		name = "others"
 	}
+
 	c.byBank[strings.Clone(name)]++ // the name lies in a record, which it would keep alive
 	if time.Since(c.toldAt) < time.Second {
 		return nil
 	}
 	told := c.byBank
 	c.toldAt, c.byBank = time.Now(), nil
+
 	return told
 }

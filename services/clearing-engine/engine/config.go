@@ -49,22 +49,27 @@ func (c *Config) Validate() error {
 		time.Hour); err != nil {
 		return err
 	}
+
 	if c.PendingTimeout%time.Second != 0 {
 		return fmt.Errorf("ENGINE_PENDING_TIMEOUT is %v: it must be whole seconds", c.PendingTimeout)
 	}
+
 	if err := errors.Join(
 		settings.Share("ENGINE_IN_FLIGHT_PSP_SHARE", c.InFlightPSPShare),
 		settings.Share("ENGINE_IN_FLIGHT_PAYER_SHARE", c.InFlightPayerShare),
 	); err != nil {
 		return err
 	}
+
 	if _, err := parseCrash(c.CrashAt, nil); err != nil {
 		return err
 	}
+
 	if least := len(ledger.AppendReturnTraceIDs(nil, pix.ReturnID{}, pix.EndToEndID{})); c.Batch.EventsMax < least {
 		return fmt.Errorf("LEDGER_BATCH_EVENTS_MAX is %d: for an engine it must be at least %d, because a return is looked up with all slots of its payment",
 			c.Batch.EventsMax, least)
 	}
+
 	return nil
 }
 

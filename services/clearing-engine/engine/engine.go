@@ -127,6 +127,7 @@ func (e *Engine) produce(record *kgo.Record, acknowledged func()) {
 	if e.failed.Err() != nil {
 		return
 	}
+
 	client := e.direct
 	if record.Topic == stream.AuthorizationRequests {
 		client = e.asking.Load()

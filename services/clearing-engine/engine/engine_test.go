@@ -29,20 +29,24 @@ func TestAnEngineSettlesAndStops(t *testing.T) {
 		w.await("the payment's report", func() bool { return len(w.reports()[payment.String()]) == 1 })
 		back := w.giveBack(payment, 40)
 		w.await("the return's report", func() bool { return len(w.reports()[back.String()]) == 1 })
+
 		for _, id := range []string{payment.String(), back.String()} {
 			if report := w.reports()[id][0]; report.Status != settled || report.Payer == nil || report.Payee == nil {
 				t.Errorf("the report is %v", report)
 			}
 		}
+
 		for _, record := range append(w.records(stream.Settlements), w.records(stream.AuthorizationRequests)...) {
 			if string(record.Key) != payment.String() || record.Partition != 0 {
 				t.Errorf("%s, partition %d has the key %s", record.Topic, record.Partition, record.Key)
 			}
 		}
+
 		took, err := e.end()
 		if err != nil || took > 5*time.Second {
 			t.Errorf("it stopped after %v with %v", took, err)
 		}
+
 		if at := w.committed(); at != 2 {
 			t.Errorf("it committed %d, want 2", at)
 		}
@@ -57,14 +61,17 @@ func TestASilentBanksPaymentEndsAtItsDeadline(t *testing.T) {
 		sent := time.Now()
 		payment := w.pay()
 		w.await("the report", func() bool { return len(w.records(stream.Settlements)) == 1 })
+
 		report := w.reports()[payment.String()][0]
 		if report.Status != rejected || report.ReasonCode != "AB03" {
 			t.Errorf("the report is %v", report)
 		}
+
 		if took := w.records(stream.Settlements)[0].Timestamp.Sub(sent); took < 7*time.Second ||
 			took > 7*time.Second+3*tickInterval {
 			t.Errorf("it was reported after %v, its deadline is 7s", took)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -78,6 +85,7 @@ func TestDuplicatesWaitForTheFirst(t *testing.T) {
 		e := w.start()
 		order := w.order()
 		conflict := w.order()
+
 		conflict.EndToEndId, conflict.AmountCentavos = order.EndToEndId, 99
 		for _, order := range []*pixv1.PaymentOrder{order, order, conflict, order} {
 			w.send(order.EndToEndId, order)
@@ -85,19 +93,23 @@ func TestDuplicatesWaitForTheFirst(t *testing.T) {
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
 		defer w.bank()()
 		w.await("the last offset", func() bool { return w.committed() == 4 })
+
 		if reports := w.reports()[order.EndToEndId]; len(reports) != 1 || reports[0].Status != settled ||
 			reports[0].AmountCentavos != 100 {
 			t.Errorf("the reports are %v", reports)
 		}
+
 		letters := w.records(stream.DeadLetters)
 		if len(letters) != 1 || len(w.reports()) != 1 {
 			t.Fatalf("%d dead letters, reports %v", len(letters), w.reports())
 		}
+
 		var letter pixv1.DeadLetter
 		if err := letter.UnmarshalVT(letters[0].Value); err != nil || letter.ReasonCode != "DUPL" ||
 			letter.Offset != 2 || !strings.Contains(letter.Reason, order.EndToEndId) {
 			t.Errorf("the dead letter is %v (%v)", &letter, err)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -113,13 +125,16 @@ func TestARestartSkipsWhatTheHintHolds(t *testing.T) {
 		silent := w.order()
 		silent.Payee.Ispb = "10000003"
 		w.send(silent.EndToEndId, silent)
+
 		for range 10 {
 			w.pay()
 		}
 		w.await("ten reports", func() bool { return len(w.reports()) == 10 })
+
 		if _, err := first.end(); err != nil {
 			t.Fatal(err)
 		}
+
 		if at := w.committed(); at != 0 {
 			t.Errorf("it committed %d, want 0", at)
 		}
@@ -128,9 +143,11 @@ func TestARestartSkipsWhatTheHintHolds(t *testing.T) {
 		defer w.bank()()
 		second := w.start(func(c *Config) { c.Deadline, c.PendingTimeout = time.Hour, 2*time.Hour })
 		w.await("the last offset", func() bool { return w.committed() == 11 })
+
 		if again := w.ledger.written()[before:]; len(again) != 2 { // its hold, which exists, and its post
 			t.Errorf("%d chains after the restart, want 2: %+v", len(again), again)
 		}
+
 		if _, err := second.end(); err != nil {
 			t.Error(err)
 		}
@@ -145,6 +162,7 @@ func TestEnginesShareThePartitions(t *testing.T) {
 		w.await("all partitions", func() bool { return w.members() == 1 })
 		two := w.start()
 		w.await("two members", func() bool { return w.members() == 2 })
+
 		for range 10 {
 			w.pay()
 			order := w.order()
@@ -152,12 +170,14 @@ func TestEnginesShareThePartitions(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		w.await("all reports", func() bool { return len(w.reports()) == 20 })
+
 		if _, err := one.end(); err != nil {
 			t.Error(err)
 		}
 		w.await("one member", func() bool { return w.members() == 1 })
 		id := w.pay()
 		w.await("the report", func() bool { return len(w.reports()[id.String()]) == 1 })
+
 		if _, err := two.end(); err != nil {
 			t.Error(err)
 		}
@@ -174,6 +194,7 @@ func TestAnImpossibleResultHaltsTheEngine(t *testing.T) {
 		w.await("the first payment's report", func() bool { return len(w.reports()) == 1 })
 		w.ledger.overflow("10000001", 100)
 		w.pay()
+
 		err := e.wait()
 		if err == nil || !strings.Contains(err.Error(), "TransferOverflowsCredits") {
 			t.Fatalf("it ended with %v", err)
@@ -181,12 +202,15 @@ func TestAnImpossibleResultHaltsTheEngine(t *testing.T) {
 		written := len(w.ledger.written())
 		w.pay()
 		time.Sleep(time.Minute)
+
 		if more := len(w.ledger.written()) - written; more != 0 {
 			t.Errorf("%d chains were written after the failure", more)
 		}
+
 		if reports := w.reports(); len(reports) != 1 || len(reports[first.String()]) != 1 {
 			t.Errorf("reports: %v", reports)
 		}
+
 		if at := w.committed(); at > 0 {
 			t.Errorf("it committed %d after the failure", at)
 		}
@@ -200,6 +224,7 @@ func TestAnEngineStopsWithoutItsLedger(t *testing.T) {
 		w.ledger.leave()
 		e := w.start()
 		time.Sleep(time.Minute)
+
 		if took, err := e.end(); err != nil || took > time.Second {
 			t.Errorf("before it began, it stopped after %v with %v", took, err)
 		}
@@ -211,10 +236,12 @@ func TestAnEngineStopsWithoutItsLedger(t *testing.T) {
 		w.ledger.leave()
 		w.pay()
 		time.Sleep(time.Minute)
+
 		if took, err := e.end(); err != nil || took > 5*time.Second {
 			t.Errorf("it stopped after %v with %v", took, err)
 		}
 		w.ledger.comeBack()
+
 		if at := w.committed(); at > 0 {
 			t.Errorf("it committed %d, and nothing is finished", at)
 		}
@@ -228,6 +255,7 @@ func TestAnotherEngineTakesOver(t *testing.T) {
 		first := w.start(func(c *Config) { c.InstanceID = "first"; c.SessionTimeout = 30 * time.Second })
 		payment := w.pay()
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+
 		if _, err := first.end(); err != nil {
 			t.Fatal(err)
 		}
@@ -235,12 +263,15 @@ func TestAnotherEngineTakesOver(t *testing.T) {
 		second := w.start(func(c *Config) { c.InstanceID = "second" })
 		started := time.Now()
 		w.await("the report", func() bool { return len(w.reports()[payment.String()]) == 1 })
+
 		if took := time.Since(started); took > 15*time.Second {
 			t.Errorf("it took over after %v", took)
 		}
+
 		if report := w.reports()[payment.String()][0]; report.Status != settled {
 			t.Errorf("the report is %v", report)
 		}
+
 		if _, err := second.end(); err != nil {
 			t.Error(err)
 		}
@@ -253,6 +284,7 @@ func TestACrashPointDiesAsTheHostSays(t *testing.T) {
 		e := w.start(func(c *Config) { c.CrashAt = string(afterPhase1Answered) + ":1" })
 		w.pay()
 		<-e.died
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -270,12 +302,14 @@ func TestAPartitionIsReleasedOnce(t *testing.T) {
 		p.owned, p.release = context.WithCancel(context.Background())
 		e.owned[1] = p
 		go func() { <-p.owned.Done(); close(p.done) }()
+
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() { e.release([]*partition{p}) })
 		}
 		both.Wait()
 		next := &partition{number: 1}
+
 		e.owned[1] = next
 		if e.release([]*partition{p}); e.owned[1] != next {
 			t.Error("it released the partition's next life")

@@ -60,10 +60,12 @@ func (c *copier) copy(of reflect.Type, from unsafe.Pointer) unsafe.Pointer {
 	made := reflect.New(of)
 	made.Elem().Set(reflect.NewAt(of, from).Elem())
 	to := made.UnsafePointer()
+
 	c.made = append(c.made, copied{of, from, to})
 	if deepen := deepening(of); deepen != nil {
 		deepen(c, to)
 	}
+
 	return to
 }
 
@@ -79,6 +81,7 @@ func deepening(t reflect.Type) deepen {
 		d = newDeepening(t)
 		deepenings[t] = d
 	}
+
 	return d
 }
 
@@ -90,6 +93,7 @@ func newDeepening(t reflect.Type) deepen {
 		return func(_ *copier, at unsafe.Pointer) { *(*orderMessage)(at) = orderMessage{} }
 	case kind == reflect.Pointer:
 		of := t.Elem()
+
 		return func(c *copier, at unsafe.Pointer) {
 			if to := (*unsafe.Pointer)(at); *to != nil {
 				*to = c.copy(of, *to)
@@ -101,6 +105,7 @@ func newDeepening(t reflect.Type) deepen {
 			if v.IsNil() {
 				return
 			}
+
 			if deepen := deepening(v.Elem().Type()); deepen != nil {
 				inner := reflect.New(v.Elem().Type())
 				inner.Elem().Set(v.Elem())
@@ -116,13 +121,16 @@ func newDeepening(t reflect.Type) deepen {
 			if v.IsNil() {
 				return
 			}
+
 			to := reflect.MakeMapWithSize(t, v.Len())
 			if v.Len() > 0 {
 				deepen := deepening(t.Elem())
+
 				key, value := reflect.New(t.Key()), reflect.New(t.Elem())
 				for entries := v.MapRange(); entries.Next(); {
 					key.Elem().SetIterKey(entries)
 					value.Elem().SetIterValue(entries)
+
 					if deepen != nil {
 						deepen(c, value.UnsafePointer())
 					}
@@ -139,6 +147,7 @@ func newDeepening(t reflect.Type) deepen {
 			}
 			to := reflect.MakeSlice(t, v.Len(), v.Len())
 			reflect.Copy(to, v)
+
 			if deepen := deepening(t.Elem()); deepen != nil {
 				for i := range to.Len() {
 					deepen(c, to.Index(i).Addr().UnsafePointer())
@@ -157,11 +166,13 @@ func newDeepeningOfStruct(t reflect.Type) deepen {
 		deepen deepen
 	}
 	var fields []field
+
 	for i := range t.NumField() {
 		if f := t.Field(i); deepening(f.Type) != nil {
 			fields = append(fields, field{f.Offset, deepening(f.Type)})
 		}
 	}
+
 	return func(c *copier, at unsafe.Pointer) {
 		for i := range fields {
 			fields[i].deepen(c, unsafe.Add(at, fields[i].offset))
@@ -187,6 +198,7 @@ func isShared(t reflect.Type) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -222,6 +234,7 @@ func (d *describer) point(of reflect.Type, at unsafe.Pointer) {
 		d.number(0)
 		return
 	}
+
 	for i := range d.seen {
 		if d.seen[i] == (seen{of, at}) {
 			d.number(uint64(i + 1))
@@ -245,6 +258,7 @@ func telling(t reflect.Type) tell {
 		described = newTelling(t)
 		tellings[t] = described
 	}
+
 	return described
 }
 
@@ -261,9 +275,11 @@ func newTelling(t reflect.Type) tell {
 	case reflect.TypeFor[kgo.Record]():
 		return func(d *describer, at unsafe.Pointer) { d.number(uint64((*kgo.Record)(at).Offset)) }
 	}
+
 	if untold[t] {
 		return func(*describer, unsafe.Pointer) {}
 	}
+
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int8, reflect.Uint8:
 		return func(d *describer, at unsafe.Pointer) { d.text = append(d.text, *(*byte)(at)) }
@@ -310,6 +326,7 @@ func newTelling(t reflect.Type) tell {
 		return func(d *describer, at unsafe.Pointer) { d.all(of, at, n) }
 	case reflect.Slice:
 		of := t.Elem()
+
 		return func(d *describer, at unsafe.Pointer) {
 			v := reflect.NewAt(t, at).Elem()
 			d.number(uint64(v.Len()))
@@ -328,6 +345,7 @@ func (d *describer) all(of reflect.Type, at unsafe.Pointer, n int) {
 		d.text = append(d.text, bytesAt(at, uintptr(n))...)
 		return
 	}
+
 	for i := range n {
 		telling(of)(d, unsafe.Add(at, uintptr(i)*of.Size()))
 	}
@@ -359,11 +377,13 @@ func newTellingOfStruct(t reflect.Type) tell {
 		tell   tell
 	}
 	var fields []field
+
 	for i := range t.NumField() {
 		if f := t.Field(i); !slices.Contains(unsaid[t.String()], f.Name) && !untold[f.Type] {
 			fields = append(fields, field{f.Offset, telling(f.Type)})
 		}
 	}
+
 	return func(d *describer, at unsafe.Pointer) {
 		for i := range fields {
 			fields[i].tell(d, unsafe.Add(at, fields[i].offset))
@@ -373,6 +393,7 @@ func newTellingOfStruct(t reflect.Type) tell {
 
 func (d *describer) describeMap(v reflect.Value) {
 	d.number(uint64(v.Len()))
+
 	if v.Len() == 0 {
 		return
 	}
@@ -381,6 +402,7 @@ func (d *describer) describeMap(v reflect.Value) {
 		value unsafe.Pointer
 	}
 	var entries []entry
+
 	for found := v.MapRange(); found.Next(); {
 		key, value := reflect.New(v.Type().Key()), reflect.New(v.Type().Elem())
 		key.Elem().SetIterKey(found)
@@ -390,6 +412,7 @@ func (d *describer) describeMap(v reflect.Value) {
 		entries = append(entries, entry{of.text, value.UnsafePointer()})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return bytes.Compare(a.key, b.key) })
+
 	for _, e := range entries {
 		d.text = append(d.text, e.key...)
 		telling(v.Type().Elem())(d, e.value)

@@ -37,10 +37,12 @@ type entryOf struct {
 // audit reads the ledger and checks it.
 func (s *state) audit() {
 	client := s.ledger.ConnectAt(s.now)
+
 	transfers, err := client.QueryTransfers(tb.QueryFilter{Ledger: ledger.Ledger, Limit: ledgermodelEvents})
 	if err != nil {
 		s.breaks("the ledger: %v", err)
 	}
+
 	var caps []tb.Transfer
 	if s.outflowCap > 0 {
 		if caps, err = client.QueryTransfers(
@@ -50,23 +52,28 @@ func (s *state) audit() {
 	}
 	s.books = &books{state: string(s.ledger.AppendState(nil)), orders: map[pix.EndToEndID]entryOf{}}
 	moved := map[ledger.AccountID]int64{}
+
 	for _, m := range append([]*message{s.settled}, s.messages...) {
 		if m == nil {
 			continue
 		}
+
 		if _, known := s.books.orders[m.id]; known {
 			continue
 		}
 		found := s.entryOf(m, transfers)
 		s.judgeCap(m, &found, caps)
+
 		s.books.orders[m.id] = found
 		if found.verdicts > 1 {
 			s.breaks("%s has %d verdicts", m.id, found.verdicts)
 		}
+
 		if found.reason == pix.ReasonPayeeMissing && !s.noPayee || found.reason == pix.ReasonUnknownPayeePSP &&
 			!s.noPayeePSP || found.reason == pix.ReasonOutflowCapped && s.outflowCap == 0 {
 			s.breaks("%s is refused with %s for nothing", m.id, found.reason)
 		}
+
 		if found.settled {
 			sent := s.sent(m.id, found.content)
 			if sent == nil {
@@ -92,10 +99,12 @@ func (s *state) checkMoney(moved map[ledger.AccountID]int64) {
 		ledger.CustomerAccount(neighbour): 0,
 		ledger.ReserveAccount(payer.ISPB): fundsCentavos, ledger.ReserveAccount(payee.ISPB): fundsCentavos,
 	}
+
 	var ids []tb.Uint128
 	for id := range funds {
 		ids = append(ids, id)
 	}
+
 	accounts, _ := s.ledger.ConnectAt(s.now).LookupAccounts(ids)
 	for _, a := range accounts {
 		has := ledger.Centavos(a.CreditsPosted) - ledger.Centavos(a.DebitsPosted)
@@ -113,6 +122,7 @@ func (s *state) sent(id pix.EndToEndID, content uint64) *message {
 			return m
 		}
 	}
+
 	return nil
 }
 
@@ -122,12 +132,14 @@ func (s *state) entryOf(m *message, transfers []tb.Transfer) (e entryOf) {
 		leg1 = ledger.CodeReturnLeg1
 	}
 	ended := map[tb.Uint128]bool{}
+
 	for i := range transfers {
 		if t := &transfers[i]; t.PendingID != (tb.Uint128{}) {
 			ended[t.PendingID] = true
 		}
 	}
 	posts, inForceUntil := 0, uint64(0)
+
 	for i := range transfers {
 		t, flags := &transfers[i], transfers[i].TransferFlags()
 		switch {
@@ -145,11 +157,13 @@ func (s *state) entryOf(m *message, transfers []tb.Transfer) (e entryOf) {
 			e.verdicts, e.reason, e.content = e.verdicts+1, pix.Reason(t.UserData32), t.UserData64
 		case t.Code == leg1 && flags.Pending:
 			held, inForceUntil = s.heldContent(m, t, transfers), t.Timestamp+uint64(t.Timeout)*uint64(time.Second)
+
 			e.holds = append(e.holds, held)
 			if expires := time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout) * time.Second); !ended[t.ID] &&
 				s.now().Before(expires) {
 				e.inForce = held
 			}
+
 			if e.content == 0 {
 				e.content = held
 			}
@@ -161,9 +175,11 @@ func (s *state) entryOf(m *message, transfers []tb.Transfer) (e entryOf) {
 			e.verdicts, e.settled, e.reason = e.verdicts+1, flags.PostPendingTransfer, pix.Reason(t.UserData32)
 		}
 	}
+
 	if m.returned != nil && (posts > 1 || (posts == 1) != e.settled) {
 		s.breaks("return %s: verdict settled %t, %d posts", m.id, e.settled, posts)
 	}
+
 	return e
 }
 
@@ -181,6 +197,7 @@ func (s *state) judgeCap(m *message, e *entryOf, caps []tb.Transfer) {
 				time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout)*time.Second))
 		}
 	}
+
 	if e.settled && s.outflowCap > 0 && s.cappedAt == 0 && m.returned == nil && !e.capped {
 		s.breaks("%s settled past the cap", m.id)
 	}
@@ -193,6 +210,7 @@ func (s *state) heldContent(m *message, leg1 *tb.Transfer, transfers []tb.Transf
 		return pix.ReturnContent{Original: m.returned.Original, AmountCentavos: amount,
 			Reason: pix.Reason(leg1.UserData32)}.Hash()
 	}
+
 	_, from := ledger.UnpackAccount(leg1.DebitAccountID)
 	for i := range transfers {
 		if t := &transfers[i]; t.Code == ledger.CodeLeg3 && t.UserData128 == leg1.UserData128 &&
@@ -202,6 +220,7 @@ func (s *state) heldContent(m *message, leg1 *tb.Transfer, transfers []tb.Transf
 		}
 	}
 	s.breaks("%s is held without a third leg", m.id)
+
 	return 0
 }
 
@@ -210,6 +229,7 @@ func (s *state) stored(a *actor, record *kgo.Record) {
 	if record.Partition != 0 {
 		s.breaks("a record of partition 0 goes to partition %d", record.Partition)
 	}
+
 	switch record.Topic {
 	case stream.AuthorizationRequests:
 		s.judgeQuestion(record)
@@ -225,10 +245,12 @@ func (s *state) judgeQuestion(record *kgo.Record) {
 	if err := asked.UnmarshalVT(record.Value); err != nil {
 		s.breaks("a request: %v", err)
 	}
+
 	for i, m := range s.messages {
 		if m.id.String() != asked.EndToEndId {
 			continue
 		}
+
 		isHeld := slices.ContainsFunc(s.books.orders[m.id].holds, func(content uint64) bool {
 			held := s.sent(m.id, content)
 			return held != nil && text(asked.Payer, asked.Payee, asked.AmountCentavos) == textOf(held.content)
@@ -237,6 +259,7 @@ func (s *state) judgeQuestion(record *kgo.Record) {
 			s.breaks("the bank is asked about %v, which is not what is held for %s", &asked, m.id)
 		}
 		s.asked |= 1 << i
+
 		return
 	}
 	s.breaks("the bank is asked about %s, which nobody sent", asked.EndToEndId)
@@ -258,18 +281,21 @@ func (s *state) judgeReport(a *actor, record *kgo.Record) {
 	found := s.books.orders[pix.EndToEndID([]byte(report.EndToEndId))]
 	said := fmt.Sprintf("%s %s %s", report.Status, report.ReasonCode,
 		text(report.Payer, report.Payee, report.AmountCentavos))
+
 	settled := report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	if found.verdicts != 1 || settled != found.settled || report.ReasonCode != found.reason.String() {
 		s.breaks("the report of %s says %s, the ledger has %d verdicts, settled %t, reason %q", report.EndToEndId, said,
 			found.verdicts, found.settled, found.reason)
 		return
 	}
+
 	if before, reported := s.reports[report.EndToEndId]; reported && before != said {
 		s.breaks("two reports of %s differ: %s, %s", report.EndToEndId, before, said)
 	}
 	s.reports = maps.Clone(s.reports)
 	s.reports[report.EndToEndId] = said
 	of := false
+
 	for offset, m := range s.messages {
 		if m.id.String() == report.EndToEndId {
 			a.told |= 1 << offset & a.arrived
@@ -277,6 +303,7 @@ func (s *state) judgeReport(a *actor, record *kgo.Record) {
 				(m.hash() == found.content && report.AmountCentavos == m.content.AmountCentavos)
 		}
 	}
+
 	if !of {
 		s.breaks("the report of %s is of no message: %s, key %q", report.EndToEndId, said, record.Key)
 	}
@@ -289,6 +316,7 @@ func (s *state) judgeLetter(record *kgo.Record) {
 		s.breaks("a dead letter: %v", err)
 	}
 	m := s.messages[letter.Offset]
+
 	found := s.books.orders[m.id]
 	if letter.ReasonCode != pix.ReasonConflict.String() || found.content == 0 || found.content == m.hash() ||
 		string(letter.Payload) != string(m.record.Value) {
@@ -307,6 +335,7 @@ func (s *state) checkFinished(a *actor) {
 		if !e.finished || a.finished&bit != 0 {
 			continue
 		}
+
 		if _, dead := s.letters[e.offset]; !dead && (a.told|s.ended)&bit == 0 {
 			s.breaks("offset %d is finished without a report since its arrival, and without a dead letter", e.offset)
 		}
@@ -326,6 +355,7 @@ func (s *state) checkEmpty(a *actor) {
 func (s *state) checkEnd() {
 	a := s.engines[s.owner]
 	s.checkEmpty(a)
+
 	if len(a.p.flights)+len(a.p.again)+a.p.deadLetters != 0 {
 		s.breaks("something is in flight in the end: %d orders, %d records fetched again, %d dead letters",
 			len(a.p.flights), len(a.p.again), a.p.deadLetters)
@@ -337,10 +367,12 @@ func (s *state) checkEnd() {
 	})
 	for offset, m := range s.messages {
 		found := s.books.orders[m.id]
+
 		_, dead := s.letters[int64(offset)]
 		if _, reported := s.reports[m.id.String()]; !reported || found.verdicts != 1 {
 			s.breaks("%s ended with %d verdicts, reported %t", m.id, found.verdicts, reported)
 		}
+
 		if dead == (m.hash() == found.content) {
 			s.breaks("the record at offset %d: dead letter %t, and its content is the ledger's: %t", offset, dead,
 				m.hash() == found.content)
@@ -349,6 +381,7 @@ func (s *state) checkEnd() {
 		if found.takesCap && !found.settled && s.takeover == 0 {
 			s.breaks("%s did not settle, and takes a part of the cap on", m.id)
 		}
+
 		if atOnce && found.inForce != 0 && found.inForce == found.content {
 			s.breaks("%s ended, but its money is held on", m.id)
 		}

@@ -35,6 +35,7 @@ func explore(t *testing.T, p *plot) (states int) {
 	s.checkCopies()
 	t.Logf("%s: %d states, %d steps, %d ends, in %s", p.name, len(s.from), len(s.edges), count(s.ends),
 		time.Since(began).Round(time.Millisecond))
+
 	return len(s.from)
 }
 
@@ -44,25 +45,30 @@ func count(set []bool) (n int) {
 			n++
 		}
 	}
+
 	return n
 }
 
 // add numbers a state. It returns whether it is new.
 func (s *search) add(n *state, before int32, by move) (number int32, isNew bool) {
 	s.buffer = n.key(s.buffer[:0])
+
 	key := sha256.Sum256(s.buffer)
 	if number, known := s.number[key]; known {
 		return number, false
 	}
 	number = int32(len(s.from))
 	s.number[key] = number
+
 	s.from, s.by, s.ends = append(s.from, before), append(s.by, by), append(s.ends, n.hasEnded())
 	if s.ends[number] {
 		n.checkEnd()
 	}
+
 	if n.broken != "" {
 		s.t.Fatalf("%s\n%s", n.broken, s.course(number))
 	}
+
 	return number, true
 }
 
@@ -73,10 +79,12 @@ func (s *search) visit(at *state, number int32) {
 		if next.broken != "" {
 			s.t.Fatalf("%s\n%s", next.broken, s.course(number, m))
 		}
+
 		n, isNew := s.add(next, number, m)
 		if m.certain() {
 			s.edges = append(s.edges, [2]int32{number, n})
 		}
+
 		if isNew {
 			s.visit(next, n)
 		}
@@ -88,17 +96,20 @@ func (s *search) path(number int32) (moves []move) {
 	for ; number != 0; number = s.from[number] {
 		moves = append([]move{s.by[number]}, moves...)
 	}
+
 	return moves
 }
 
 // course says in words how a state came about, and what happened then.
 func (s *search) course(number int32, then ...move) string {
 	var text strings.Builder
+
 	at := s.first()
 	for _, m := range append(s.path(number), then...) {
 		fmt.Fprintln(&text, at.tell(m))
 		at = at.after(m, true)
 	}
+
 	return text.String()
 }
 
@@ -110,15 +121,18 @@ func (s *search) checkEnds() {
 	}
 	canEnd := make([]bool, len(s.from))
 	var work []int32
+
 	for number, ends := range s.ends {
 		if ends {
 			canEnd[number] = true
 			work = append(work, int32(number))
 		}
 	}
+
 	for len(work) > 0 {
 		last := work[len(work)-1]
 		work = work[:len(work)-1]
+
 		for _, before := range into[last] {
 			if !canEnd[before] {
 				canEnd[before] = true
@@ -126,6 +140,7 @@ func (s *search) checkEnds() {
 			}
 		}
 	}
+
 	for number, can := range canEnd {
 		if !can {
 			s.t.Fatalf("after this, nothing leads to an end:\n%s", s.course(int32(number)))
@@ -142,6 +157,7 @@ func (s *search) checkCopies() {
 		for _, m := range s.path(int32(number)) {
 			at = at.after(m, true)
 		}
+
 		s.buffer = at.key(s.buffer[:0])
 		if found, known := s.number[sha256.Sum256(s.buffer)]; !known || found != int32(number) {
 			s.t.Fatalf("a copy is not what it was copied from:\n%s", s.course(int32(number)))
@@ -165,6 +181,7 @@ func TestEveryOrderOfEvents(t *testing.T) {
 	// Accepted again after the deadline of the first: a hold of it may come after a receipt.
 	later, laterConflict := pays(one, payee, 100, 50*time.Second), pays(one, payee, 101, 50*time.Second)
 	long := []time.Duration{0, deadline, expiry, expiry + deadline, 2 * expiry}
+
 	plots := []plot{
 		{name: "order, engine dies", messages: []*message{order}, times: within, answers: 2, crashes: 1},
 		{name: "order, two engines", messages: []*message{order}, times: within, answers: 2, takeovers: 1},
@@ -247,6 +264,7 @@ func TestEveryOrderOfEvents(t *testing.T) {
 		)
 	}
 	states := 0
+
 	for _, p := range plots {
 		p.fundCentavos = 500
 		t.Run(p.name, func(t *testing.T) { states += explore(t, &p) })

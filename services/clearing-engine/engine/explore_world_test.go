@@ -73,36 +73,45 @@ func (s *state) read(later bool) known {
 	if _, done := s.readings[at]; !done {
 		s.readings[at] = s.readAnew(later)
 	}
+
 	return s.readings[at]
 }
 
 func (s *state) readAnew(later bool) known {
 	var acts []ledger.Act
+
 	act := func(kind ledger.ActKind, bank pix.ISPB) {
 		acts = append(acts, ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true})
 	}
 	if s.suspended != "" {
 		act(ledger.Suspended, s.suspended)
 	}
+
 	if s.suspendedLater != "" && later {
 		act(ledger.Suspended, s.suspendedLater)
 	}
+
 	if s.resumedAt > 0 && s.time >= s.resumedAt {
 		act(ledger.Resumed, s.suspended)
 	}
+
 	if s.suspendedAt > 0 && s.time >= s.suspendedAt {
 		act(ledger.Suspended, s.suspendedThen)
 	}
+
 	if s.paymentCap > 0 {
 		acts = append(acts, ledger.Act{Kind: ledger.PaymentCapped, Bank: payer.ISPB, Centavos: s.paymentCap})
 	}
+
 	if s.outflowCap > 0 && s.time >= s.cappedAt {
 		acts = append(acts, ledger.Act{Kind: ledger.DayCapped, Bank: payer.ISPB, Centavos: s.outflowCap,
 			WindowSeconds: capSeconds})
 	}
+
 	if len(acts) > 0 {
 		acts = append(acts, ledger.Act{Kind: ledger.Joined, Bank: payer.ISPB})
 	}
+
 	return known{register.After(acts...), s.staleAt == 0 || s.time != s.staleAt}
 }
 
@@ -122,6 +131,7 @@ func (m *message) hash() uint64 {
 	if m.returned != nil {
 		return m.returned.Hash()
 	}
+
 	return m.content.Hash()
 }
 
@@ -136,6 +146,7 @@ const fundsCentavos = 1000
 
 func pays(id pix.EndToEndID, to pix.Account, centavos uint64, at time.Duration) *message {
 	m := &message{id: id, at: at, content: pix.Content{Payer: payer, Payee: to, AmountCentavos: centavos}}
+
 	return m.of(&pixv1.PaymentOrder{
 		EndToEndId: id.String(), AcceptedAtUnixMs: dawn.Add(at).UnixMilli(), AmountCentavos: centavos,
 		Payer: account(payer.ISPB, payer.Number), Payee: account(to.ISPB, to.Number),
@@ -145,6 +156,7 @@ func pays(id pix.EndToEndID, to pix.Account, centavos uint64, at time.Duration) 
 func givesBack(id pix.EndToEndID, original *message, centavos uint64, at time.Duration) *message {
 	m := &message{id: id, at: at, content: ledger.Backwards(original.content, centavos),
 		returned: &pix.ReturnContent{Original: original.id, AmountCentavos: centavos, Reason: pix.MustReason("MD06")}}
+
 	return m.of(&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
 		ReturnId: id.String(), OriginalEndToEndId: original.id.String(), AmountCentavos: centavos, ReasonCode: "MD06",
 		AcceptedAtUnixMs: dawn.Add(at).UnixMilli(),
@@ -165,6 +177,7 @@ func (m *message) of(order *pixv1.PaymentOrder, key pix.EndToEndID) *message {
 	}
 	m.name = ledger.AppendReceipt(nil, m.id, m.content, pix.ReasonNone, true)[0].UserData128
 	m.record = &kgo.Record{Topic: stream.Payments, Key: []byte(key.String()), Value: value, Timestamp: dawn.Add(m.at)}
+
 	return m
 }
 
@@ -227,6 +240,7 @@ func newActor(s *state) *actor {
 	a := &actor{state: s, next: s.committed, later: s.crashes+s.takeover > 0}
 	c.register = s.read(a.later)
 	a.p = newPartition(c, a, 0, stream.ReadHint(s.committed, s.hint), true)
+
 	return a
 }
 
@@ -270,9 +284,11 @@ func (a *actor) await() {
 		}
 		a.jobs = append(a.jobs, job{event: result, done: true})
 	}
+
 	for _, acknowledged := range a.sent {
 		acknowledged()
 	}
+
 	a.sent = nil
 	for _, result := range a.p.inbox.take(nil) {
 		a.jobs = append(a.jobs, job{event: result, done: true})
@@ -318,16 +334,20 @@ func (s *state) moves() (all []move) {
 	if s.hasEnded() {
 		return nil
 	}
+
 	if all = s.movesOfResult(); all != nil {
 		return all
 	}
+
 	for i, a := range s.engines {
 		if a == nil {
 			continue
 		}
+
 		if a.next < int64(len(s.messages)) && s.messages[a.next].at <= s.times[s.time] {
 			all = append(all, move{kind: arrives, of: i})
 		}
+
 		for j := range a.jobs {
 			kind := delivers
 			if !a.jobs[j].done {
@@ -335,10 +355,12 @@ func (s *state) moves() (all []move) {
 			}
 			all = append(all, move{kind: kind, of: i, job: j})
 		}
+
 		for j, m := range s.messages {
 			if s.asked&(1<<j) == 0 || a.p.flights[m.id] == nil {
 				continue
 			}
+
 			for _, accepted := range []bool{true, false} {
 				if said := s.said | answerBit(j, accepted); said == s.said ||
 					bits.OnesCount64(said&(3<<(2*j))) <= s.answers {
@@ -347,34 +369,42 @@ func (s *state) moves() (all []move) {
 			}
 		}
 		_, fresh := s.read(a.later).Current()
+
 		due := fresh && len(a.p.stale) > 0
 		for _, f := range a.p.flights {
 			due = due || f.payment.WaitsForBank() && !s.now().Before(f.payment.DueAt())
 		}
+
 		if due {
 			all = append(all, move{kind: ticks, of: i})
 		}
+
 		switch {
 		case i != s.owner: // one that goes on as if it had left is already there, so it leaves in the end
 			if s.ownerIsDone() {
 				all = append(all, move{kind: leaves, of: i})
 			}
+
 			continue
 		case a.finished != a.saved &&
 			(s.crashes < s.plot.crashes || s.takeover < s.takeovers ||
 				a.p.offsets.stretches[0].next == int64(len(s.messages))):
 			all = append(all, move{kind: commits, of: i}) // where nobody may begin at it, only the last one counts
 		}
+
 		if s.crashes < s.plot.crashes {
 			all = append(all, move{kind: crashes, of: i})
 		}
+
 		if s.takeover < s.takeovers {
 			all = append(all, move{kind: takesOver, of: i})
 		}
 	}
+
 	if s.time+1 < len(s.times) {
 		all = append(all, move{kind: passes})
 	}
+
 	return all
 }
 
@@ -388,16 +418,20 @@ func (s *state) movesOfResult() []move {
 			if !job.done || job.doneAt != s.time || job.event.flight == nil || job.event.kind == reported {
 				continue
 			}
+
 			all := []move{{kind: delivers, of: i, job: j}}
 			if s.time+1 < len(s.times) {
 				all = append(all, move{kind: passes})
 			}
+
 			if i == s.owner && s.crashes < s.plot.crashes {
 				all = append(all, move{kind: crashes, of: i})
 			}
+
 			return all
 		}
 	}
+
 	return nil
 }
 
@@ -423,6 +457,7 @@ func (s *state) after(m move, last bool) (next *state) {
 		next.checkFinished(a)
 		a.description = ""
 	}
+
 	switch m.kind {
 	case arrives:
 		act((*actor).fetch)
@@ -467,11 +502,13 @@ func (s *state) after(m move, last bool) (next *state) {
 		next.owner = 1 - m.of
 		next.engines[next.owner] = newActor(next)
 	}
+
 	for _, a := range next.engines {
 		if last && a != nil && a.state == s {
 			a.state = next
 		}
 	}
+
 	return next
 }
 
@@ -480,6 +517,7 @@ func (a *actor) fetch() {
 	a.arrived |= 1 << a.next
 	a.next++
 	a.p.admit([]*kgo.Record{record})
+
 	for _, arrival := range a.p.inbox.take(nil) {
 		a.p.handle(&arrival, a.state.now())
 	}
@@ -488,12 +526,14 @@ func (a *actor) fetch() {
 // carryOut makes the ledger carry a job out. The result waits to be delivered.
 func (a *actor) carryOut(number int) {
 	j := &a.jobs[number]
+
 	next := a.state
 	if j.event.kind == written { // a look-up changes nothing
 		next.ledger = next.ledger.Clone()
 	}
 	client := next.ledger.ConnectAt(next.now)
 	var err error
+
 	switch j.done, j.doneAt = true, next.time; j.event.kind {
 	case written:
 		if state, fresh := a.p.engine.register.Current(); j.rules != 0 && (!fresh || j.rules != state.Rules) {
@@ -512,6 +552,7 @@ func (a *actor) carryOut(number int) {
 			j.event.accounts[i] = tb.Account{ID: j.event.accounts[i].ID}
 		}
 	}
+
 	if err != nil {
 		next.breaks("the ledger: %v", err)
 	}
@@ -523,6 +564,7 @@ func (s *state) commit(a *actor) {
 	if next < s.committed {
 		s.breaks("the commit goes back from %d to %d", s.committed, next)
 	}
+
 	held := stream.ReadHint(next, hint)
 	for offset := range int64(len(s.messages)) {
 		if (offset < next || held.Holds(offset)) && s.ended&(1<<offset) == 0 {
@@ -538,6 +580,7 @@ func answerBit(message int, accepted bool) uint64 {
 	if accepted {
 		return 1 << (2 * message)
 	}
+
 	return 2 << (2 * message)
 }
 
@@ -556,53 +599,66 @@ func (p *plot) begin(t *testing.T) *state {
 	client := s.ledger.ConnectAt(func() time.Time { return dawn.Add(-time.Hour) })
 	ids := []ledger.AccountID{ledger.IssuanceAccount, ledger.RefusalsAccount, ledger.CustomerAccount(payer),
 		ledger.CustomerAccount(neighbour)}
+
 	banks := []pix.ISPB{payer.ISPB, payee.ISPB}
 	if p.noPayeePSP {
 		banks = banks[:1]
 	}
+
 	for _, bank := range banks {
 		ids = append(ids, ledger.ReserveAccount(bank), ledger.TransitAccount(bank))
 	}
+
 	if !p.noPayee && !p.noPayeePSP {
 		ids = append(ids, ledger.CustomerAccount(payee))
 	}
+
 	var accounts []tb.Account
 	for _, id := range ids {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
+
 	funds := []tb.Transfer{{DebitAccountID: ledger.TransitAccount(payer.ISPB),
 		CreditAccountID: ledger.CustomerAccount(payer), Amount: tb.ToUint128(p.fundCentavos)}}
 	for _, bank := range banks {
 		funds = append(funds, tb.Transfer{DebitAccountID: ledger.IssuanceAccount,
 			CreditAccountID: ledger.ReserveAccount(bank), Amount: tb.ToUint128(fundsCentavos)})
 	}
+
 	for i := range funds {
 		funds[i].ID, funds[i].Ledger, funds[i].Code = funds[i].CreditAccountID, ledger.Ledger, ledger.CodeFunding
 	}
+
 	if p.outflowCap > 0 {
 		day := ledger.AllowanceAccount(payer.ISPB, ledger.Day)
 		accounts = append(accounts, ledger.NewAccount(ledger.AllowanceSourceAccount), ledger.NewAccount(day))
 		funds = append(funds, tb.Transfer{ID: day, DebitAccountID: ledger.AllowanceSourceAccount, CreditAccountID: day,
 			Amount: tb.ToUint128(uint64(p.outflowCap)), Ledger: ledger.Allowances, Code: ledger.CodeAdjustment})
 	}
+
 	if p.settled != nil {
 		funds = append(funds, ledger.AppendReserve(nil, p.settled.id, p.settled.content, 60)...)
 		funds = append(funds, ledger.AppendPost(nil, p.settled.id, p.settled.content.SameBank())...)
 	}
+
 	if failures, err := client.CreateAccounts(accounts); err != nil || len(failures) > 0 {
 		t.Fatal(failures, err)
 	}
+
 	if failures, err := client.CreateTransfers(funds); err != nil || len(failures) > 0 {
 		t.Fatal(failures, err)
 	}
+
 	if exploredConfig == nil {
 		exploredConfig = &Config{}
+
 		exploredConfig.Telemetry.Address = "127.0.0.1:9103"
 		if err := settings.Parse(exploredConfig); err != nil {
 			t.Fatal(err)
 		}
 		exploredMetrics = newMetrics(prometheus.NewRegistry(), room.New(room.Limits{}, dawn))
 	}
+
 	for i, m := range p.messages {
 		m = m.again() // plots share messages
 		p.messages[i], m.record.Offset = m, int64(i)
@@ -615,6 +671,7 @@ func (p *plot) begin(t *testing.T) *state {
 	}
 	s.audit()
 	s.engines[0] = newActor(s)
+
 	return s
 }
 
@@ -625,28 +682,34 @@ func (s *state) key(buffer []byte) []byte {
 		uint64(s.crashes), uint64(s.takeover)} {
 		d.number(n)
 	}
+
 	texts := []string{s.hint, s.books.state}
 	for _, offset := range slices.Sorted(maps.Keys(s.letters)) {
 		d.number(uint64(offset))
 		texts = append(texts, s.letters[offset])
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(s.reports)) {
 		texts = append(texts, id, s.reports[id])
 	}
+
 	for _, a := range s.engines {
 		if a == nil {
 			texts = append(texts, "")
 			continue
 		}
+
 		if a.description == "" {
 			a.description = a.describe()
 		}
 		texts = append(texts, a.description)
 	}
+
 	for _, text := range texts {
 		d.number(uint64(len(text)))
 		d.text = append(d.text, text...)
 	}
+
 	return d.text
 }
 
@@ -654,10 +717,12 @@ func (s *state) key(buffer []byte) []byte {
 func (s *state) tell(m move) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%6s  ", s.times[s.time])
+
 	if m.kind != passes {
 		fmt.Fprintf(&text, "engine %d: ", m.of)
 	}
 	text.WriteString(moveNames[m.kind])
+
 	switch m.kind {
 	case arrives:
 		fmt.Fprintf(&text, ": offset %d", s.engines[m.of].next)
@@ -673,13 +738,16 @@ func (s *state) tell(m move) string {
 			[...]string{written: "chain", inspected: "look-up", diagnosed: "look-up of accounts",
 				fetchedAgain: "record", reported: "acknowledgement",
 				deadLettered: "acknowledgement of a dead letter"}[j.event.kind])
+
 		if f := j.event.flight; f != nil {
 			fmt.Fprintf(&text, " of %s at offset %d %s", f.payment.Order.ID, f.record.Offset, chainNames[f.writing])
 		}
+
 		if j.done && j.event.kind == written {
 			fmt.Fprintf(&text, ", %s at transfer %d", j.event.result.Status, j.event.result.Index)
 		}
 	}
+
 	return text.String()
 }
 

@@ -25,6 +25,7 @@ func FuzzOrder(f *testing.F) {
 		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
 		Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"},
 	}
+
 	back := &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
 		ReturnId: pix.NewReturnID("10000002", at, random).String(), OriginalEndToEndId: order.EndToEndId,
 		AmountCentavos: 1, ReasonCode: "MD06", AcceptedAtUnixMs: at.UnixMilli(),
@@ -40,33 +41,40 @@ func FuzzOrder(f *testing.F) {
 		f.Add(value[:len(value)/2])
 		f.Add(bytes.ReplaceAll(value, []byte("1000"), []byte("\xc3\x28\x00\xff")))
 	}
+
 	valid, err := order.MarshalVT()
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		record := &kgo.Record{Topic: stream.Payments, Key: value[:min(len(value), 32)], Value: value, Timestamp: at}
+
 		var fresh, used orderMessage
 		if _, invalid := used.decode(&kgo.Record{Value: valid, Timestamp: at}); invalid != nil {
 			t.Fatal(invalid)
 		}
 		a, invalid := fresh.decode(record)
+
 		again, sameInvalid := used.decode(record)
 		if a.order != again.order || !sameKind(a.kind, again.kind) || (invalid == nil) != (sameInvalid == nil) ||
 			invalid != nil && *invalid != *sameInvalid {
 			t.Fatalf("the record before left something: %+v %v, %+v %v", a, invalid, again, sameInvalid)
 		}
+
 		if invalid == nil {
 			if id, err := pix.ParsePaymentOrReturnID(a.order.ID.String()); err != nil || id != a.order.ID ||
 				a.record != record || isReturn(a.kind) != (id[0] == 'D') {
 				t.Fatalf("%+v: %v", a, err)
 			}
+
 			return
 		}
+
 		if a != (arrival{}) || invalid.Reason == pix.ReasonNone || invalid.Field == "" || invalid.Detail == "" ||
 			!utf8.ValidString(invalid.Error()) {
 			t.Fatalf("%+v is refused as %+v", a, invalid)
 		}
+
 		var letter pixv1.DeadLetter
 		if err := letter.UnmarshalVT((&encoder{}).deadLetterRecord(record, invalid).Value); err != nil ||
 			letter.ReasonCode != invalid.Reason.String() ||
@@ -82,6 +90,7 @@ func sameKind(a, b kind) bool {
 	if isReturn(a) && isReturn(b) {
 		return *a.(*returnKind) == *b.(*returnKind)
 	}
+
 	return a == b
 }
 
@@ -107,8 +116,10 @@ func FuzzResponse(f *testing.F) {
 			if r != (response{}) || !utf8.ValidString(err.Error()) {
 				t.Fatalf("%+v, %q", r, err)
 			}
+
 			return
 		}
+
 		if id, err := pix.ParsePaymentOrReturnID(r.id.String()); err != nil || id != r.id ||
 			r.accepted != (r.reason == pix.ReasonNone) {
 			t.Fatalf("%+v: %v", r, err)
@@ -127,6 +138,7 @@ func FuzzHint(f *testing.F) {
 			t.Skip()
 		}
 		h := stream.ReadHint(next, metadata)
+
 		at := next
 		for _, span := range h.Spans {
 			if span.From < at || span.To < span.From {
@@ -134,6 +146,7 @@ func FuzzHint(f *testing.F) {
 			}
 			at = span.To
 		}
+
 		if h.Taken != -1 && h.Taken < next {
 			t.Fatalf("%d, %q: %d is taken", next, metadata, h.Taken)
 		}

@@ -22,6 +22,7 @@ import (
 func (e *Engine) assigned(ctx context.Context, client *kgo.Client, assignment map[string][]int32) {
 	numbers := assignment[stream.Payments]
 	e.metrics.rebalances.WithLabelValues("assigned").Inc()
+
 	if len(numbers) > 0 && !e.own(ctx, client, numbers) {
 		return
 	}
@@ -36,41 +37,50 @@ const looksMax = 5
 func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) bool {
 	var ends kadm.ListedOffsets
 	var found finished
+
 	for looks := 1; ; looks++ {
 		err := func() (err error) {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
+
 			if ends, err = stream.Ends(ctx, kadm.NewClient(client), stream.AuthorizationResponses); err != nil {
 				return err
 			}
+
 			if err = e.reaches(numbers, ends); err != nil {
 				return err
 			}
 			found, err = e.findFinished(ctx)
+
 			return err
 		}()
 		if _, final := errors.AsType[*origin.Mismatch](err); final {
 			e.fail(err)
 			return false
 		}
+
 		if err == nil {
 			if err = found.outside(e.logNumber, numbers); err != nil && looks > looksMax {
 				e.fail(err)
 				return false
 			}
 		}
+
 		if err == nil {
 			break
 		}
 		e.log.Warn("cannot find out what is finished in new partitions; trying again", zap.Error(err))
+
 		if !host.Sleep(ctx, 200*time.Millisecond) {
 			return false
 		}
 	}
 	responses := map[int32]kgo.Offset{}
+
 	for _, number := range numbers {
 		end, _ := ends.Lookup(stream.AuthorizationResponses, number)
 		responses[number] = kgo.NewOffset().At(end.Offset)
+
 		b, next, h := found.bounds[number], found.bounds[number].Start, stream.Hint{Taken: -1}
 		if done, known := found.commits[number]; known {
 			next, h = done.next, stream.ReadHint(done.next, done.hint)
@@ -97,6 +107,7 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		go p.run()
 	}
 	e.direct.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.AuthorizationResponses: responses})
+
 	return true
 }
 
@@ -114,6 +125,7 @@ func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
 		p.overtaken.close()
 	}
 	e.drain(ctx, partitions, e.config.RevokeDrain)
+
 	if err := e.commit(ctx, partitions, last); err != nil {
 		e.log.Warn("cannot commit while handing partitions over; their records will be delivered again and absorbed",
 			zap.Error(err))
@@ -126,6 +138,7 @@ func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32)
 	e.metrics.rebalances.WithLabelValues("lost").Inc()
 	partitions := e.find(loss[stream.Payments])
 	e.committing <- struct{}{}
+
 	for _, p := range partitions {
 		p.committedLast = true
 	}
@@ -151,6 +164,7 @@ func (e *Engine) leaveGroup(ctx context.Context, member string) {
 	leaving := kmsg.NewLeaveGroupRequestMember()
 	leaving.MemberID, leaving.InstanceID = member, &e.config.InstanceID
 	request.Members = append(request.Members, leaving)
+
 	response, err := request.RequestWith(ctx, e.direct)
 	if err == nil {
 		err = kerr.ErrorForCode(response.ErrorCode)
@@ -158,6 +172,7 @@ func (e *Engine) leaveGroup(ctx context.Context, member string) {
 			err = errors.Join(err, kerr.ErrorForCode(left.ErrorCode))
 		}
 	}
+
 	if err != nil && !errors.Is(err, kerr.UnknownMemberID) {
 		e.log.Warn("cannot leave the group; the other engines take over once this one's session has ended",
 			zap.Error(err))
@@ -166,11 +181,13 @@ func (e *Engine) leaveGroup(ctx context.Context, member string) {
 
 func (e *Engine) find(numbers []int32) []*partition {
 	var found []*partition
+
 	for _, number := range numbers {
 		if p := e.partition(number); p != nil {
 			found = append(found, p)
 		}
 	}
+
 	return found
 }
 
@@ -178,9 +195,11 @@ func (e *Engine) find(numbers []int32) []*partition {
 func (e *Engine) drain(ctx context.Context, partitions []*partition, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+
 	for _, p := range partitions {
 		drained := make(chan struct{})
 		p.inbox.put(event{kind: drain, drained: drained})
+
 		select {
 		case <-drained:
 		case <-ctx.Done():
@@ -204,8 +223,10 @@ func (e *Engine) release(partitions []*partition) {
 	e.metrics.partitions.Set(float64(len(e.owned)))
 	e.ownedMu.Unlock()
 	e.direct.RemoveConsumePartitions(map[string][]int32{stream.AuthorizationResponses: numbers})
+
 	for _, p := range partitions {
 		<-p.done
+
 		if p.overtaken.reading() != nil {
 			e.overtakenReader.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
 		}

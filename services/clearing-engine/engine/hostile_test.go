@@ -29,6 +29,7 @@ func hostileBatches(t *testing.T) map[string]func() (raw []byte, offsets, readab
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			return bomb.Encode(), 1, 0
 		},
 		"garbage": func() ([]byte, int64, int64) {
@@ -69,10 +70,12 @@ func TestAnUnreadableBatchIsOneDeadLetter(t *testing.T) {
 				before := w.pay()
 				w.await("the first payment", func() bool { return len(w.reports()[before.String()]) == 1 })
 				raw, offsets, readable := batch()
+
 				first, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, raw)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				var paid []pix.EndToEndID
 				for range 5 {
 					paid = append(paid, w.pay())
@@ -82,6 +85,7 @@ func TestAnUnreadableBatchIsOneDeadLetter(t *testing.T) {
 				}
 				end := first + offsets + 5
 				w.await("the last offset", func() bool { return w.committed() == end })
+
 				reports := w.reports()
 				for _, id := range paid {
 					if len(reports[id.String()]) != 1 || reports[id.String()][0].Status != settled {
@@ -90,9 +94,11 @@ func TestAnUnreadableBatchIsOneDeadLetter(t *testing.T) {
 				}
 				check := func(letters [][]byte) {
 					t.Helper()
+
 					if len(letters) != int(readable)+1 {
 						t.Fatalf("%d dead letters, want %d", len(letters), readable+1)
 					}
+
 					var letter pixv1.DeadLetter
 					if err := letter.UnmarshalVT(letters[readable]); err != nil || letter.ReasonCode != "LQ08" ||
 						letter.Topic != stream.Payments ||
@@ -104,6 +110,7 @@ func TestAnUnreadableBatchIsOneDeadLetter(t *testing.T) {
 				}
 				letters := w.deadLetters()
 				check(letters)
+
 				if _, err := e.end(); err != nil {
 					t.Fatal(err)
 				}
@@ -113,11 +120,13 @@ func TestAnUnreadableBatchIsOneDeadLetter(t *testing.T) {
 				w.await("the last offset again", func() bool { return w.committed() == end })
 				again := w.deadLetters()[len(letters):]
 				check(again)
+
 				for i := range again {
 					if !bytes.Equal(again[i], letters[i]) {
 						t.Errorf("dead letter %d differs at its second delivery", i)
 					}
 				}
+
 				if _, err := e.end(); err != nil {
 					t.Fatal(err)
 				}
@@ -134,6 +143,7 @@ func (w *world) deadLetters() (values [][]byte) {
 		}
 		values = append(values, record.Value)
 	}
+
 	return values
 }
 
@@ -144,6 +154,7 @@ func TestAnUnreadableBatchComesFirst(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.latency = time.Millisecond
 				defer w.bank()()
+
 				raw, offsets, _ := batch()
 				if _, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, raw); err != nil {
 					t.Fatal(err)
@@ -152,10 +163,12 @@ func TestAnUnreadableBatchComesFirst(t *testing.T) {
 				paid := w.pay()
 				w.await("the report", func() bool { return len(w.reports()) == 1 })
 				w.await("the last offset", func() bool { return w.committed() == offsets+1 })
+
 				if reports := w.reports()[paid.String()]; len(reports) != 1 || reports[0].Status != settled ||
 					w.lettersOf(pix.ReasonUnreadable) != 1 {
 					t.Errorf("the reports are %v", reports)
 				}
+
 				if _, err := e.end(); err != nil {
 					t.Error(err)
 				}
@@ -167,6 +180,7 @@ func TestAnUnreadableBatchComesFirst(t *testing.T) {
 // Banks write the responses. What cannot be read there is counted and passed over.
 func TestUnreadableResponsesAreCounted(t *testing.T) {
 	batches := hostileBatches(t)
+
 	batches["larger than the topic takes now"] = func() ([]byte, int64, int64) {
 		return hostile.Noise(time.Now().UnixMilli(), 2*stream.BatchBytesMax).Encode(), 1, 0
 	}
@@ -177,6 +191,7 @@ func TestUnreadableResponsesAreCounted(t *testing.T) {
 				e := w.start()
 				payment := w.pay()
 				w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+
 				raw, _, _ := batch()
 				if _, err := hostile.Produce(w.t.Context(), w.client, stream.AuthorizationResponses, 0,
 					raw); err != nil {
@@ -184,15 +199,19 @@ func TestUnreadableResponsesAreCounted(t *testing.T) {
 				}
 				defer w.bank()()
 				w.await("the report", func() bool { return len(w.reports()[payment.String()]) == 1 })
+
 				if report := w.reports()[payment.String()][0]; report.Status != settled {
 					t.Errorf("the report is %v", report)
 				}
+
 				if letters := w.deadLetters(); len(letters) > 0 {
 					t.Errorf("%d dead letters", len(letters))
 				}
+
 				if n := w.metric(fmt.Sprintf(`pix_authorization_responses_total{fate=%q}`, "unreadable")); n != 1 {
 					t.Errorf("%v unreadable batches are counted", n)
 				}
+
 				if _, err := e.end(); err != nil {
 					t.Error(err)
 				}
@@ -210,6 +229,7 @@ func TestTwoIDsInOnePlaceOfTheLedger(t *testing.T) {
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
 		second := w.order()
 		id := pix.EndToEndID([]byte(second.EndToEndId))
+
 		var legs []tb.Transfer
 		for i, code := range []uint16{ledger.CodeLeg1, ledger.CodeLeg2, ledger.CodeLeg3} {
 			legs = append(legs, w.ledger.of(code)...)
@@ -218,15 +238,18 @@ func TestTwoIDsInOnePlaceOfTheLedger(t *testing.T) {
 		w.ledger.put(legs...)
 		w.send(second.EndToEndId, second)
 		w.await("the dead letter", func() bool { return len(w.letters()) == 1 })
+
 		if letter := w.letters()[1]; letter == nil || letter.ReasonCode != "LQ07" {
 			t.Errorf("the dead letter is %v", letter)
 		}
 		defer w.bank()()
 		w.await("the last offset", func() bool { return w.committed() == 2 })
+
 		reports := w.reports()
 		if len(reports) != 1 || len(reports[taken.String()]) != 1 || reports[taken.String()][0].Status != settled {
 			t.Errorf("the reports are %v", reports)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -237,18 +260,22 @@ func TestTwoIDsInOnePlaceOfTheLedger(t *testing.T) {
 func (w *world) open(change ...func(*Config)) (e *Engine, end func()) {
 	w.t.Helper()
 	config, on, running := w.prepare(change...)
+
 	t, err := telemetry.Start("clearing-engine", config.Telemetry, on)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	if e, err = newEngine(config, on, w.ledger, t); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	running.stop = cancel
 	go func() { running.ended <- e.run(ctx) }()
+
 	return e, func() {
 		w.t.Helper()
+
 		if _, err := running.end(); err != nil {
 			w.t.Error(err)
 		}

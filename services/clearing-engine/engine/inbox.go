@@ -40,6 +40,7 @@ const offersMax = 100_000
 func (i *inbox) offer(e event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+
 	for len(i.events) >= offersMax && !i.closed {
 		i.space.Wait()
 	}
@@ -50,6 +51,7 @@ func (i *inbox) append(e event) {
 	if i.closed {
 		return
 	}
+
 	i.events = append(i.events, e)
 	select {
 	case i.ready <- struct{}{}:
@@ -65,6 +67,7 @@ func (i *inbox) take(used []event) []event {
 	events := i.events
 	i.events = used[:0]
 	i.space.Broadcast()
+
 	return events
 }
 

@@ -22,6 +22,7 @@ func (e *Engine) intake(ctx context.Context) {
 			if p == nil {
 				return // the partition was lost; its next owner fetches the records
 			}
+
 			if err := p.orders.take(fetched.Records, p.admit); err != nil {
 				e.pause(p, p.orders, err)
 			}

@@ -27,12 +27,14 @@ func caught(f func()) (said string) {
 		}
 	}()
 	f()
+
 	return ""
 }
 
 // mustBreak fails the test unless f breaks the law.
 func mustBreak(t *testing.T, law string, f func()) {
 	t.Helper()
+
 	if said := caught(f); !strings.HasPrefix(said, "broken law: "+law) {
 		t.Errorf("%q is not noticed, but %q", law, said)
 	}
@@ -105,8 +107,10 @@ func TestBrokenChainsAreNoticed(t *testing.T) {
 					last--
 				}
 				chain[last].Flags ^= linked
+
 				return chain
 			}))
+
 		if c.purpose == chainReceipt {
 			mustBreak(t, "a receipt is one transfer of zero", changed(func(chain []tb.Transfer) []tb.Transfer {
 				chain[0].Amount = tb.ToUint128(1)
@@ -125,6 +129,7 @@ func TestBrokenChainsAreNoticed(t *testing.T) {
 				return chain
 			}))
 		}
+
 		if c.purpose == chainReserve {
 			for _, change := range []func(*tb.Transfer){
 				func(leg *tb.Transfer) {
@@ -137,18 +142,22 @@ func TestBrokenChainsAreNoticed(t *testing.T) {
 						return chain
 					}))
 			}
+
 			continue
 		}
+
 		if c.purpose != chainReceipt {
 			mustBreak(t, "the legs of phase 2 have one reason", changed(func(chain []tb.Transfer) []tb.Transfer {
 				chain[len(chain)-1].UserData32++
 				return chain
 			}))
 		}
+
 		for _, other := range []payment.Outcome{{Settled: !c.outcome.Settled, Reason: c.outcome.Reason},
 			{Settled: c.outcome.Settled, Reason: pix.ReasonPayeeBlocked}} {
 			mustBreak(t, "a verdict is the order's outcome", func() { checkChain(c.purpose, c.chain(), other) })
 		}
+
 		if !c.outcome.Settled { // a rejection without a reason would be read as settled
 			mustBreak(t, "a verdict is the order's outcome", func() {
 				chain := c.chain()
@@ -166,6 +175,7 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 	if last := len(chain) - 1; chain[last].Code == ledger.CodeReturned {
 		chain = chain[:last]
 	}
+
 	return chain[len(chain)-n:]
 }
 
@@ -180,6 +190,7 @@ func newLawPartition() (*partition, *flight) {
 	f.payment, _ = payment.Begin(pix.Order{ID: lawID, Content: lawContent, AcceptedAt: time.Now()}, time.Now(),
 		time.Minute, pix.ReasonNone)
 	p.flights[lawID] = f
+
 	return p, f
 }
 
@@ -224,6 +235,7 @@ func TestBrokenOffsetsAreNoticed(t *testing.T) {
 			o.track(offset, offset)
 		}
 		o.finish(0)
+
 		return o
 	}
 	mustBreak(t, "an offset is tracked and finished once", func() { tracked().finish(0) })

@@ -23,6 +23,7 @@ func (p *partition) run() {
 	ticker, ticks := time.NewTicker(tickInterval), true
 	defer ticker.Stop()
 	var events []event
+
 	for {
 		select {
 		case <-p.owned.Done():
@@ -35,19 +36,23 @@ func (p *partition) run() {
 			p.need.Store(int64(p.pace.Need(p.engine.config.Deadline)))
 		case <-p.inbox.ready:
 			events = p.inbox.take(events)
+
 			now := p.engine.now()
 			for i := range events {
 				p.handle(&events[i], now)
 			}
 		}
+
 		rests := p.rests()
 		if rests && p.drained != nil {
 			close(p.drained)
 			p.drained = nil
 		}
+
 		if rests != ticks {
 			continue
 		}
+
 		if ticks = !rests; ticks { // while nothing is in flight, nothing becomes due
 			ticker.Reset(tickInterval)
 		} else {
@@ -64,6 +69,7 @@ func (p *partition) handle(e *event, now time.Time) {
 			p.arrive(e.record, e.unreadable, now)
 			return
 		}
+
 		if p.unnamed = append(p.unnamed, *e); len(p.unnamed) == 1 {
 			go p.effects.nameFirst(p)
 		}
@@ -86,6 +92,7 @@ func (p *partition) handle(e *event, now time.Time) {
 		p.inspected(e.flight, e.transfers, now)
 	case diagnosed:
 		order := &e.flight.payment.Order
+
 		accounts := accountsOf(order, e.accounts)
 		if accounts.PayerPSP {
 			p.engine.room.Meet(order.Payer.ISPB)
@@ -113,27 +120,33 @@ func (p *partition) handle(e *event, now time.Time) {
 // arrive takes a record of pix.payments.
 func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 	p.engine.crash.Pass(afterFetch)
+
 	first := record.Offset
 	if why != nil {
 		first = why.first
 	}
+
 	if p.offsets.track(first, record.Offset) {
 		p.engine.metrics.skipped.Inc()
 		p.free(record)
 		return
 	}
+
 	if record.Attrs.IsControl() || why != nil && why.invalid == nil {
 		p.finish(record)
 		return
 	}
+
 	if why != nil {
 		p.offsets.take(record.Offset)
 		p.deadLetters++
 		p.keep(p.encoder.unreadableRecord(record, why), record, why.invalid, func() {
 			p.inbox.put(event{kind: deadLettered, record: record})
 		})
+
 		return
 	}
+
 	a, invalid := p.message.decode(own(record))
 	if invalid != nil {
 		p.offsets.take(record.Offset)
@@ -151,6 +164,7 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 		broken("a record is fetched again once: partition %d, offset %d", p.number, record.Offset)
 	}
 	delete(p.again, record.Offset)
+
 	a, invalid := p.message.decode(own(record))
 	switch {
 	case invalid != nil:
@@ -166,8 +180,10 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 // take begins an order, or makes it wait for one in flight. again: it waited before.
 func (p *partition) take(a arrival, again bool, now time.Time) {
 	refusal := pix.ReasonNone
+
 	if f, isCopy := p.first(&a, again); f != nil {
 		p.offsets.take(a.record.Offset)
+
 		switch {
 		case p.wait(f, &a, isCopy):
 			return
@@ -190,6 +206,7 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	p.flights[a.order.ID] = f
 	state, fresh := p.engine.register.Current()
 	f.rules = state.Rules
+
 	refusal = cmp.Or(refusal, p.refusal(f, &a.order, state, now))
 	if original := a.kind.key(&a.order); *original != a.order.ID {
 		var taken bool
@@ -198,6 +215,7 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 		}
 	}
 	var command payment.Command
+
 	f.payment, command = a.kind.begin(a.order, now, p.engine.config.Deadline, refusal)
 	if !fresh {
 		p.stale = append(p.stale, f)
@@ -223,10 +241,12 @@ func (p *partition) refresh(now time.Time) {
 	if len(p.stale) == 0 {
 		return
 	}
+
 	if _, fresh := p.engine.register.Current(); !fresh {
 		return
 	}
 	stale := p.stale
+
 	p.stale = nil
 	for _, f := range stale {
 		p.reconsider(f, now)
@@ -238,6 +258,7 @@ func (p *partition) refusal(f *flight, order *pix.Order, state *register.State, 
 	if barred := f.kind.barred(state, order); barred != pix.ReasonNone {
 		return barred
 	}
+
 	deadline := p.engine.config.Deadline
 	switch {
 	case p.engine.room.Busy(order, payeeOf(order)):
@@ -249,6 +270,7 @@ func (p *partition) refusal(f *flight, order *pix.Order, state *register.State, 
 	case p.offsets.overtaken(f.record.Offset) && !cameLate(f.record, order, deadline):
 		return pix.ReasonTooLate
 	}
+
 	return pix.ReasonNone // its deadline says why
 }
 
@@ -264,25 +286,30 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 	if f.writing = chainNone; purpose == chainNone {
 		broken("a chain has one result: order %s", f.payment.Order.ID)
 	}
+
 	f.capped = f.capped && (purpose != chainReserve || result.OK())
 	if result.Unsent {
 		p.reconsider(f, now)
 		return
 	}
 	p.engine.metrics.chains.count(purpose, result.Status)
+
 	if purpose == chainCapRelease {
 		p.released(f, result, now)
 		return
 	}
 	p.took(f)
 	var command payment.Command
+
 	if purpose == chainReserve {
 		p.engine.crash.Pass(afterPhase1Answered)
+
 		reservation, err := f.kind.reservationOf(result)
 		if err != nil {
 			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
 			return
 		}
+
 		if reservation.Taken {
 			p.engine.metrics.redelivered.Inc()
 		}
@@ -297,12 +324,14 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 			p.perform(f, payment.Command{Action: payment.Void, Reason: f.payment.Outcome.Reason}, now)
 			return
 		}
+
 		resolution, err := f.kind.resolutionOf(result)
 		if err != nil {
 			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
 			return
 		}
 		p.engine.metrics.hops.resolve.observe(now.Sub(f.hopAt))
+
 		if purpose != chainReceipt { // its time began with a look-up
 			p.pace.Resolve.Observe(now.Sub(f.hopAt))
 		}
@@ -315,6 +344,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 // respond takes a PSP's response. It counts only for a payment that waits for this PSP.
 func (p *partition) respond(r *response, now time.Time) {
 	p.engine.crash.Pass(afterResponseRead)
+
 	f := p.flights[r.id]
 	switch {
 	case f == nil:
@@ -322,16 +352,19 @@ func (p *partition) respond(r *response, now time.Time) {
 		return
 	case f.payment.Order.Payee.ISPB != r.psp:
 		p.engine.metrics.responses.invalid.Inc()
+
 		if counts := p.engine.unasked.add(r.psp); counts != nil {
 			p.engine.log.Warn("dropped responses of PSPs that were not asked, such as this one",
 				zap.Stringer("end_to_end_id", r.id), zap.String("asked", string(f.payment.Order.Payee.ISPB)),
 				zap.Any("by_ispb", counts))
 		}
+
 		return
 	case !f.payment.WaitsForBank():
 		p.engine.metrics.responses.late.Inc()
 		return
 	}
+
 	command := f.payment.Responded(r.accepted, r.reason, now)
 	if late := command.Reason == pix.ReasonPayeePSPSilent; late {
 		p.engine.metrics.responses.late.Inc()
@@ -352,6 +385,7 @@ func (p *partition) blamesAnother(r *response) {
 		return
 	}
 	p.engine.metrics.recoded.Inc()
+
 	if counts := p.engine.recoded.add(r.psp); counts != nil {
 		p.engine.log.Warn("PSPs rejected with reason codes of the ledger or the engine, such as this one: reported as LQ03",
 			zap.Stringer("end_to_end_id", r.id), zap.Stringer("reason_code", r.code), zap.Any("by_ispb", counts))
@@ -362,14 +396,17 @@ func (p *partition) blamesAnother(r *response) {
 // has passed.
 func (p *partition) tick(now time.Time) {
 	p.refresh(now)
+
 	if p.nextDue.IsZero() || now.Before(p.nextDue) {
 		return
 	}
+
 	p.nextDue = time.Time{}
 	for _, f := range p.flights {
 		if !f.payment.WaitsForBank() {
 			continue
 		}
+
 		if command := f.payment.Ticked(now); command.Action != payment.Wait {
 			f.question.Free(now, false)
 			f.hopAt = now
@@ -383,25 +420,31 @@ func (p *partition) tick(now time.Time) {
 // inspected takes what a look-up found.
 func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 	p.took(f)
+
 	if f.glimpse && len(found) > 0 {
 		f.glimpse = false
 		p.ids = f.kind.lookUp(p.ids[:0], &f.payment.Order)
 		p.effects.lookUp(p, f, p.ids)
+
 		return
 	}
+
 	trace, holds, more := f.kind.read(&f.payment.Order, found, p.ids[:0])
 	if p.ids = more; len(more) > 0 {
 		p.effects.lookUp(p, f, more)
 		return
 	}
+
 	if trace.Decided {
 		f.verdict, f.decided = trace.Verdict, true
 	}
 	f.capped = trace.Capped
+
 	command := f.payment.Inspected(trace, now)
 	if command.Action == payment.DeadLetter {
 		f.judgement = judgement{command.Reason, trace.Decided, holds}
 	}
+
 	if trace.StrandsCap && !trace.OtherID { // the order ends once the cap is released
 		p.write(f, chainCapRelease, ledger.AppendCapRelease(p.chain[:0], f.payment.Order.ID, trace.Verdict.Reason))
 		return
@@ -426,13 +469,16 @@ func (p *partition) released(f *flight, result ledger.Result, now time.Time) {
 // and judges what waited for it.
 func (p *partition) end(f *flight, now time.Time) {
 	p.engine.crash.Pass(afterReportAcknowledged)
+
 	order, outcome := &f.payment.Order, f.payment.Outcome
 	if p.flights[order.ID] != f {
 		broken("an order ends once: %s", order.ID)
 	}
+
 	if isReport := outcome != (payment.Outcome{}); isReport {
 		f.kind.count(p.engine.metrics, order, outcome)
 		p.engine.refused(order.ID.Payer(), outcome.Reason)
+
 		if outcome.Settled {
 			p.engine.metrics.settled(f.record.Timestamp, now)
 		}

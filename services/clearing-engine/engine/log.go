@@ -21,14 +21,17 @@ func (e *Engine) awaitLog(ctx context.Context) error {
 		if err == nil && found.Unconfirmed {
 			return false, origin.ErrUnconfirmed
 		}
+
 		if err == nil {
 			if !e.compared.Swap(true) {
 				e.probe <- struct{}{}
 			}
+
 			e.identity, e.logNumber = found.Ledger, found.Log
 			for partition := range found.Origins {
 				e.named.Store(partition, true)
 			}
+
 			for partition, b := range found.Bounds {
 				if _, named := found.Origins[partition]; !named && b.Start < b.End && err == nil {
 					err = e.name(ctx, partition)
@@ -36,6 +39,7 @@ func (e *Engine) awaitLog(ctx context.Context) error {
 			}
 		}
 		_, mismatch := errors.AsType[*origin.Mismatch](err)
+
 		return err == nil || mismatch, err
 	})
 }
@@ -46,6 +50,7 @@ func (e *Engine) name(ctx context.Context, partition int32) error {
 	if err != nil {
 		return err
 	}
+
 	o, err := origin.Name(ctx, e.direct, e.ledger, e.logNumber, partition, bounds[partition].Start)
 	if err != nil {
 		return err
@@ -53,6 +58,7 @@ func (e *Engine) name(ctx context.Context, partition int32) error {
 	e.named.Store(partition, true)
 	e.log.Info("named the log of a partition in the ledger", zap.Uint32("log", o.Log),
 		zap.Int32("partition", partition), zap.Int64("offset", o.Offset))
+
 	return nil
 }
 
@@ -61,17 +67,20 @@ func (e *Engine) nameFirst(p *partition) {
 	ctx, cancel := context.WithCancel(e.failed)
 	defer cancel()
 	defer context.AfterFunc(p.owned, cancel)()
+
 	for {
 		err := e.name(ctx, p.number)
 		if err == nil {
 			p.inbox.put(event{kind: begun})
 			return
 		}
+
 		if _, final := errors.AsType[*origin.Mismatch](err); final {
 			e.fail(err)
 			return
 		}
 		e.log.Warn("cannot name the log of a partition; trying again", zap.Int32("partition", p.number), zap.Error(err))
+
 		if !host.Sleep(ctx, time.Second/2) {
 			return
 		}
@@ -87,6 +96,7 @@ func (e *Engine) checkLog(ctx context.Context) {
 			e.fail(err)
 			return
 		}
+
 		if now := watch.Found; err == nil && (now.Ledger != e.identity || now.Log != e.logNumber) {
 			e.fail(fmt.Errorf("the topics take another ledger or log than at the start of this engine: ledger %s and log %d, before %s and %d; bootstrap gave one up while it ran",
 				now.Ledger, now.Log, e.identity, e.logNumber))

@@ -26,25 +26,30 @@ type orderMessage struct {
 // lie in the record's value.
 func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 	m.payer, m.payee = pixv1.Account{}, pixv1.Account{}
+
 	m.order = pixv1.PaymentOrder{Payer: &m.payer, Payee: &m.payee}
 	if err := m.order.UnmarshalVTUnsafe(record.Value); err != nil {
 		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value",
 			Detail: fmt.Sprintf("%d bytes that are not a pix.v1.PaymentOrder: %v", len(record.Value), err)}
 	}
 	var a arrival
+
 	var err error
 	if m.order.ReturnOrder == nil {
 		a, err = m.payment(record)
 	} else {
 		a, err = m.returnOrder(record)
 	}
+
 	if err == nil {
 		return a, nil
 	}
+
 	invalid, ok := errors.AsType[*pix.Invalid](err)
 	if !ok {
 		invalid = &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: err.Error()}
 	}
+
 	return arrival{}, invalid
 }
 
@@ -54,6 +59,7 @@ func bytesOf(record *kgo.Record) int64 {
 	for _, header := range record.Headers {
 		bytes += len(header.Key) + len(header.Value)
 	}
+
 	return int64(bytes)
 }
 
@@ -67,11 +73,13 @@ func own(fetched *kgo.Record) *kgo.Record {
 		return text[len(text)-len(part) : len(text) : len(text)]
 	}
 	record.Key, record.Value = cut(fetched.Key), cut(fetched.Value)
+
 	record.Headers = slices.Clone(fetched.Headers)
 	for i := range record.Headers {
 		header := &record.Headers[i]
 		header.Key, header.Value = strings.Clone(header.Key), cut(header.Value)
 	}
+
 	return &record
 }
 
@@ -82,6 +90,7 @@ func (m *orderMessage) payment(record *kgo.Record) (arrival, error) {
 		AmountCentavos: message.AmountCentavos, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 		RemittanceInformation: message.RemittanceInformation,
 	}.Validate(record.Timestamp)
+
 	return arrival{order: order, kind: paymentKind{}, record: record}, err
 }
 
@@ -100,6 +109,7 @@ func (m *orderMessage) returnOrder(record *kgo.Record) (arrival, error) {
 		AmountCentavos: message.AmountCentavos,
 		ReasonCode:     message.ReasonCode, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 	}.Validate(record.Timestamp)
+
 	return arrival{order: payment.OrderOf(r), kind: &returnKind{Return: r}, record: record}, err
 }
 
@@ -124,6 +134,7 @@ func (e *encoder) authorizationRequest(f *flight, deadline time.Time) *kgo.Recor
 	}
 	key, value := e.cut(f.kind.key(order), message.SizeVT())
 	_, err := message.MarshalToSizedBufferVT(value)
+
 	return e.record(stream.AuthorizationRequests, key, value, err)
 }
 
@@ -134,11 +145,13 @@ func remittanceOf(f *flight) string {
 	}
 	const field = 6 // of PaymentOrder
 	text := ""
+
 	for value := f.record.Value; len(value) > 0; {
 		number, kind, n := protowire.ConsumeTag(value)
 		if n < 0 {
 			return ""
 		}
+
 		value = value[n:]
 		if number == field && kind == protowire.BytesType {
 			if text, n = protowire.ConsumeString(value); n < 0 {
@@ -149,11 +162,13 @@ func remittanceOf(f *flight) string {
 		}
 		value = value[n:]
 	}
+
 	return text
 }
 
 func (e *encoder) settlementReport(f *flight) *kgo.Record {
 	order, outcome := &f.payment.Order, f.payment.Outcome
+
 	message := pixv1.SettlementReport{
 		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
 		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: outcome.Reason.String(),
@@ -162,12 +177,14 @@ func (e *encoder) settlementReport(f *flight) *kgo.Record {
 	if outcome.Settled {
 		message.Status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	}
+
 	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
 	if f.kind.reportsAccounts(outcome) {
 		message.Payer, message.Payee = &payer, &payee
 	}
 	key, value := e.cut(f.kind.key(order), message.SizeVT())
 	_, err := message.MarshalToSizedBufferVT(value)
+
 	return e.record(stream.Settlements, key, value, err)
 }
 
@@ -181,6 +198,7 @@ func (e *encoder) unreadableRecord(source *kgo.Record, why *unreadable) *kgo.Rec
 	letter := deadLetter(source, why.invalid)
 	letter.Offset, letter.LastOffset = why.first, source.Offset
 	value, err := letter.MarshalVT()
+
 	return e.record(stream.DeadLetters, nil, value, err)
 }
 
@@ -208,6 +226,7 @@ func (e *encoder) cut(key *pix.EndToEndID, valueBytes int) (_, value []byte) {
 	cut := e.page[:need:need]
 	e.page = e.page[need:]
 	copy(cut, key[:])
+
 	return cut[:len(key):len(key)], cut[len(key):]
 }
 
@@ -215,6 +234,7 @@ func (e *encoder) record(topic string, key, value []byte, err error) *kgo.Record
 	if err != nil {
 		panic(fmt.Sprintf("a message for %s cannot be encoded: %v", topic, err))
 	}
+
 	return &kgo.Record{Topic: topic, Partition: e.partition, Key: key, Value: value}
 }
 

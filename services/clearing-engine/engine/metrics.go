@@ -125,15 +125,19 @@ func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 	for _, result := range []string{"ok", "failed"} {
 		m.commits.WithLabelValues(result)
 	}
+
 	for _, kind := range []string{"assigned", "revoked", "lost"} {
 		m.rebalances.WithLabelValues(kind)
 	}
+
 	for _, reason := range protecting {
 		m.refusals.WithLabelValues(otherPSP, reason.String())
 	}
+
 	for _, reason := range pix.ReasonsOf(pix.OfDeadLetter) {
 		m.deadLetters.WithLabelValues(reason.String())
 	}
+
 	return m
 }
 
@@ -208,6 +212,7 @@ func newOutcomes(v *prometheus.CounterVec, reasons []pix.Reason) outcomes {
 	for _, reason := range reasons {
 		o.known[payment.Outcome{Reason: reason}] = v.WithLabelValues("RJCT", reason.String())
 	}
+
 	return o
 }
 
@@ -230,6 +235,7 @@ func newChains(v *prometheus.CounterVec) chains {
 	for purpose := chainReserve; purpose < chainPurposes; purpose++ {
 		c.ok[purpose] = v.WithLabelValues(chainNames[purpose], "ok")
 	}
+
 	return c
 }
 
@@ -253,6 +259,7 @@ func labelOf(r *room.Room, psp pix.ISPB) string {
 	if r.Knows(psp) {
 		return string(psp)
 	}
+
 	return otherPSP
 }
 
@@ -266,6 +273,7 @@ func newByPSP(r *room.Room) byPSP {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
+
 	return byPSP{r,
 		describe("pix_payments_waiting_for_psp", "Payments that wait for the response of a receiving PSP.", "ispb"),
 		describe("pix_payments_stuck_at_psp",
@@ -299,6 +307,7 @@ func (c byPSP) Collect(ch chan<- prometheus.Metric) {
 		sum[by] += places
 		taken[label] = sum
 	})
+
 	for label, places := range taken {
 		gauge(c.taken, places[0], label, "waiting")
 		gauge(c.taken, places[1], label, "questions")

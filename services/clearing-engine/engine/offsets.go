@@ -61,6 +61,7 @@ func (o *offsets) resume(at int64) {
 func (o *offsets) track(first, offset int64) (finished bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	s := o.of(offset)
 	if s.next < 0 {
 		s.next = first
@@ -72,6 +73,7 @@ func (o *offsets) track(first, offset int64) (finished bool) {
 	s.window = append(s.window, entry{first, offset, finished, finished})
 	s.end = offset + 1
 	o.advance(s)
+
 	return finished
 }
 
@@ -94,6 +96,7 @@ func (o *offsets) overtaken(offset int64) bool {
 func (o *offsets) take(offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if s, e := o.find(offset); e != nil {
 		e.taken = true
 		o.advance(s)
@@ -110,10 +113,12 @@ func (o *offsets) of(offset int64) *stretch {
 func (o *offsets) find(offset int64) (*stretch, *entry) {
 	s := o.of(offset)
 	window := s.window[s.start:]
+
 	i := sort.Search(len(window), func(i int) bool { return window[i].offset >= offset })
 	if i == len(window) || window[i].offset != offset {
 		return s, nil
 	}
+
 	return s, &window[i]
 }
 
@@ -121,11 +126,13 @@ func (o *offsets) find(offset int64) (*stretch, *entry) {
 func (o *offsets) lowest() (offset int64, found bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	for _, s := range o.stretches {
 		if s.start < len(s.window) {
 			return s.window[s.start].offset, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -133,6 +140,7 @@ func (o *offsets) lowest() (offset int64, found bool) {
 func (o *offsets) finish(offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	s, e := o.find(offset)
 	if e == nil || e.finished {
 		broken("an offset is tracked and finished once: %d", offset)
@@ -148,15 +156,18 @@ func (o *offsets) advance(s *stretch) {
 		s.start++
 		o.changed = true
 	}
+
 	for s.open = max(s.open, s.start); s.open < len(s.window) && s.window[s.open].taken; s.open++ {
 		o.changed = true
 	}
+
 	const slack = 1024
 	if s.start > slack && s.start > len(s.window)/2 {
 		s.window = slices.Delete(s.window, 0, s.start)
 		s.open -= s.start
 		s.start = 0
 	}
+
 	for len(o.stretches) > 1 && o.stretches[0].next == o.stretches[1].first {
 		o.stretches = slices.Delete(o.stretches, 0, 1)
 	}
@@ -166,22 +177,27 @@ func (o *offsets) advance(s *stretch) {
 func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	s := o.stretches[0]
 	if !o.changed || s.next < 0 {
 		return 0, "", false
 	}
+
 	if s.start < len(s.window) && (s.window[s.start].finished || s.window[s.start].first < s.next) {
 		broken("the lowest unfinished offset is committed: %d, and %+v follows", s.next, s.window[s.start])
 	}
+
 	o.changed = false
 	if len(o.stretches) == 1 && s.end == s.next && s.next == o.hint.Base { // nothing has arrived yet
 		return s.next, stream.WriteHint(s.next, slices.Values(o.hint.Spans), max(s.next, o.hint.Taken)), true
 	}
 	last := o.stretches[len(o.stretches)-1] // what was overtaken does not keep others waiting
+
 	taken := last.end
 	if last.open < len(last.window) {
 		taken = last.window[last.open].first
 	}
+
 	return s.next, stream.WriteHint(s.next, o.finished(), taken), true
 }
 
@@ -192,6 +208,7 @@ func (o *offsets) finished() iter.Seq[stream.Span] {
 			if i > 0 && s.next > s.first && !yield(stream.Span{From: s.first, To: s.next}) {
 				return
 			}
+
 			for above := range finishedSpans(s.window[s.start:]) {
 				if !yield(above) {
 					return
@@ -217,10 +234,12 @@ func finishedSpans(window []entry) iter.Seq[stream.Span] {
 				i++
 				continue
 			}
+
 			span := stream.Span{From: window[i].first, To: window[i].offset + 1}
 			for i++; i < len(window) && window[i].finished && window[i].first == span.To; i++ {
 				span.To = window[i].offset + 1
 			}
+
 			if !yield(span) {
 				return
 			}

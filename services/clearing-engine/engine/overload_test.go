@@ -27,6 +27,7 @@ func TestOverloadLeavesNoSecondsWithoutSettlements(t *testing.T) {
 		e := w.start(func(c *Config) { c.InFlightMax, c.InFlightPSPShare = 100, 1 })
 		w.await("the engine", func() bool { return w.members() == 1 })
 		began := time.Now()
+
 		for range lasts {
 			for range offered {
 				w.pay()
@@ -35,11 +36,13 @@ func TestOverloadLeavesNoSecondsWithoutSettlements(t *testing.T) {
 		}
 		w.await("the end", func() bool { return w.committed() == offered*lasts })
 		count, per20Seconds := map[string]int{}, [lasts / 20]int{}
+
 		for _, record := range w.records(stream.Settlements) {
 			report := &pixv1.SettlementReport{}
 			if err := report.UnmarshalVT(record.Value); err != nil {
 				t.Fatal(err)
 			}
+
 			count[report.ReasonCode]++
 			if i := int(record.Timestamp.Sub(began) / (20 * time.Second)); report.Status == settled &&
 				i < len(per20Seconds) {
@@ -53,9 +56,11 @@ func TestOverloadLeavesNoSecondsWithoutSettlements(t *testing.T) {
 				t.Errorf("from second %d on, %d payments settled in 20 s; %v", 20*i, n, per20Seconds)
 			}
 		}
+
 		if count["LQ10"] == 0 || count["AB03"] > offered*lasts/100 {
 			t.Errorf("outcomes: %v", count)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -73,6 +78,7 @@ func TestARedeliveryIsNotTooLate(t *testing.T) {
 		w.await("a slow payment", func() bool { return len(w.reports()) == 1 })
 		w.ledger.set(func() { w.ledger.pace = 0 })
 		orders := []*pixv1.PaymentOrder{w.order(), w.order(), w.order()}
+
 		known, unknown, young := orders[0], orders[1], orders[2]
 		if _, err := w.ledger.CreateTransfers(
 			ledger.AppendReserve(nil, pix.EndToEndID([]byte(known.EndToEndId)), pix.Content{
@@ -82,20 +88,24 @@ func TestARedeliveryIsNotTooLate(t *testing.T) {
 		}
 		time.Sleep(25 * time.Second)
 		young.AcceptedAtUnixMs = time.Now().UnixMilli()
+
 		for _, order := range orders {
 			w.send(order.EndToEndId, order)
 		}
 		w.await("the reports", func() bool { return len(w.reports()) == 4 })
+
 		for order, want := range map[*pixv1.PaymentOrder]string{known: "", unknown: "LQ10", young: ""} {
 			if report := w.reports()[order.EndToEndId][0]; report.ReasonCode != want {
 				t.Errorf("the report is %v, want %q", report, want)
 			}
 		}
+
 		if found, _ := w.ledger.LookupTransfers(
 			ledger.AppendTraceIDs(nil, pix.EndToEndID([]byte(unknown.EndToEndId)))); len(found) != 1 ||
 			found[0].Code != ledger.CodeReceipt {
 			t.Errorf("the ledger holds %+v of what was refused", found)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -109,6 +119,7 @@ func TestARefusalIsCheap(t *testing.T) {
 		e := w.start()
 		refuse := func(orders int) (ids, accounts int) {
 			w.ledger.set(func() { ids, accounts = w.ledger.idsLooked, w.ledger.accounts })
+
 			refused := len(w.reports())
 			for range orders {
 				order := w.order()
@@ -117,18 +128,22 @@ func TestARefusalIsCheap(t *testing.T) {
 			}
 			w.await("the refusals", func() bool { return len(w.reports()) == refused+orders })
 			w.ledger.set(func() { ids, accounts = w.ledger.idsLooked-ids, w.ledger.accounts-accounts })
+
 			return ids, accounts
 		}
 		w.await("the engine", func() bool { return w.members() == 1 })
 		refuse(1) // its bank is known from now on
 		const orders = 100
+
 		ids, accounts := refuse(orders)
 		if ids > 2*orders+100 || accounts > 0 { // probes of the ledger's clock, names of the log
 			t.Errorf("%d refusals looked up %d transfers and %d accounts", orders, ids, accounts)
 		}
+
 		if chains := len(w.ledger.written()); chains != orders+1 {
 			t.Errorf("%d chains were written", chains)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -148,13 +163,16 @@ func TestACommitSaysWhatIsTaken(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
+
 			offset, ok := offsets.Lookup(stream.Payments, 0)
 			if !ok {
 				return -1
 			}
+
 			if offset.At > 0 {
 				t.Errorf("%d is committed, and the bank is silent", offset.At)
 			}
+
 			return stream.ReadHint(offset.At, offset.Metadata).Taken
 		}
 		w.pay()
@@ -162,6 +180,7 @@ func TestACommitSaysWhatIsTaken(t *testing.T) {
 		order := w.order()
 		w.send(order.EndToEndId, order)
 		w.send(order.EndToEndId, order) // waits for the one before
+
 		if err := w.client.ProduceSync(w.t.Context(),
 			&kgo.Record{Topic: stream.Payments, Value: []byte("no order")}).FirstErr(); err != nil {
 			t.Fatal(err)
@@ -170,11 +189,13 @@ func TestACommitSaysWhatIsTaken(t *testing.T) {
 		w.ledger.leave()
 		w.pay()
 		time.Sleep(20 * time.Second)
+
 		if at := taken(); at != 4 {
 			t.Errorf("%d are taken, and the ledger knows 4", at)
 		}
 		w.ledger.comeBack()
 		w.await("the last", func() bool { return taken() == 5 })
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}

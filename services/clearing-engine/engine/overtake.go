@@ -22,6 +22,7 @@ func (e *Engine) overtaken() (n float64) {
 	for _, p := range e.partitions() {
 		n += float64(p.overtaken.records())
 	}
+
 	return n
 }
 
@@ -36,6 +37,7 @@ func overtakenBelow(h stream.Hint, workingMax int64) (to int64) {
 		}
 		at = max(at, s.To)
 	}
+
 	return to
 }
 
@@ -46,6 +48,7 @@ func (e *Engine) overtakeIfLate(p *partition, next, end int64, known bool) {
 	}
 	now, deadline := time.Now(), e.config.Deadline
 	p.waited.observe(next, end, deadline, now)
+
 	if to, found := p.waited.younger(next, deadline-time.Duration(p.need.Load()), deadline, now); found {
 		e.overtake(p, to)
 	}
@@ -58,6 +61,7 @@ func (e *Engine) overtake(p *partition, to int64) {
 	defer e.ownedMu.RUnlock()
 	p.orders.mu.Lock()
 	defer p.orders.mu.Unlock()
+
 	if from := p.orders.next; e.owned[p.number] == p && !p.orders.broken && from < to &&
 		e.setAside(p, stream.Span{From: from, To: to}) {
 		p.orders.goOn(to)
@@ -69,9 +73,11 @@ func (e *Engine) setAside(p *partition, r stream.Span) bool {
 	o := &p.overtaken
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.closed || len(o.ranges) >= rangesMax {
 		return false
 	}
+
 	if len(o.ranges) == 0 {
 		e.log.Warn("orders wait for nearly their deadline, and longer and longer: younger ones overtake them",
 			zap.Int32("partition", p.number), zap.Int64("from_offset", r.From), zap.Int64("to_offset", r.To))
@@ -83,6 +89,7 @@ func (e *Engine) setAside(p *partition, r stream.Span) bool {
 	}
 	o.ranges = append(o.ranges, r)
 	p.offsets.overtake(r.To)
+
 	return true
 }
 
@@ -99,6 +106,7 @@ func (e *Engine) readOvertaken(ctx context.Context) {
 			if p == nil {
 				return
 			}
+
 			if r, err := e.takeOvertaken(p, fetched.Records); err != nil {
 				e.pause(p, r, err)
 			}
@@ -117,9 +125,11 @@ func (e *Engine) takeOvertaken(p *partition, records []*kgo.Record) (*position, 
 	o := &p.overtaken
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if e.owned[p.number] != p || o.position == nil || o.closed {
 		return nil, nil
 	}
+
 	return o.position, o.position.take(records, func(taken []*kgo.Record) {
 		e.room.Spend(len(taken))
 		p.admit(taken)
@@ -133,13 +143,16 @@ func (e *Engine) nextOvertaken(p *partition) {
 	o := &p.overtaken
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if e.owned[p.number] != p || o.position == nil || o.position.at() < o.ranges[0].To {
 		return
 	}
+
 	if o.ranges = slices.Delete(o.ranges, 0, 1); len(o.ranges) == 0 {
 		o.position = nil
 		e.overtakenReader.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
 		e.log.Info("all orders that were overtaken are read", zap.Int32("partition", p.number))
+
 		return
 	}
 	o.position.mu.Lock()

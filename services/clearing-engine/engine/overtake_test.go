@@ -29,13 +29,16 @@ func TestOffsetsOfWhatWasOvertaken(t *testing.T) {
 		var ranges []stream.Span
 		young, last := int64(0), int64(0) // the next record, and the first of the last stretch
 		arrive := func(at int64) { o.track(at, at); arrived[at] = true }
+
 		for range rapid.IntRange(1, 400).Draw(t, "moves") {
 			var open []int64
+
 			for at := range int64(records) {
 				if arrived[at] && !finished[at] {
 					open = append(open, at)
 				}
 			}
+
 			switch rapid.IntRange(0, 4).Draw(t, "move") {
 			case 0:
 				if young < records {
@@ -45,6 +48,7 @@ func TestOffsetsOfWhatWasOvertaken(t *testing.T) {
 			case 1:
 				if len(ranges) > 0 {
 					arrive(ranges[0].From)
+
 					if ranges[0].From++; ranges[0].From == ranges[0].To {
 						ranges = ranges[1:]
 					}
@@ -68,6 +72,7 @@ func TestOffsetsOfWhatWasOvertaken(t *testing.T) {
 					finished[at], taken[at] = true, true
 				}
 			}
+
 			for at := range int64(records) {
 				if arrived[at] && o.overtaken(at) != (at < last) {
 					t.Fatalf("offset %d is overtaken: %t, and the last stretch begins at %d", at, o.overtaken(at), last)
@@ -75,30 +80,37 @@ func TestOffsetsOfWhatWasOvertaken(t *testing.T) {
 			}
 		}
 		o.again()
+
 		next, metadata, changed := o.toCommit()
 		if !changed {
 			if arrived[0] {
 				t.Fatal("a record arrived and nothing is to commit")
 			}
+
 			return
 		}
+
 		lowest := int64(slices.Index(finished[:], false))
 		if lowest < 0 {
 			lowest = records
 		}
+
 		if next != lowest {
 			t.Fatalf("commits %d, and %d is the lowest unfinished", next, lowest)
 		}
+
 		h := stream.ReadHint(next, metadata)
 		for at := next; at < records; at++ {
 			if h.Holds(at) != finished[at] {
 				t.Fatalf("offset %d: hint says %t, finished is %t", at, h.Holds(at), finished[at])
 			}
 		}
+
 		untaken := last
 		for untaken < young && taken[untaken] {
 			untaken++
 		}
+
 		if h.Taken != untaken {
 			t.Fatalf("the hint says that all from %d to %d are taken, and %d is not", last, h.Taken, untaken)
 		}
@@ -135,6 +147,7 @@ func TestAHintShowsWhatWasOvertaken(t *testing.T) {
 // records that nobody takes, as during one.
 func TestOnlyWhatWaitsLongerAndLongerIsOvertaken(t *testing.T) {
 	const deadline = 40 * time.Second
+
 	for name, c := range map[string]struct {
 		written, taken func(second int) int64 // up to which offset
 		want           bool
@@ -161,15 +174,18 @@ func TestOnlyWhatWaitsLongerAndLongerIsOvertaken(t *testing.T) {
 			now := began.Add(time.Duration(second) * time.Second)
 			next, end := c.taken(second), c.written(second)
 			w.observe(next, end, deadline, now)
+
 			to, found := w.younger(next, deadline-2*time.Second, deadline, now)
 			if overtook = overtook || found; found &&
 				(to <= next || to > end || to < c.written(second-12) || to > c.written(second-10)) {
 				t.Errorf("%s, second %d: the record after %d is %d, the end is %d", name, second, next, to, end)
 			}
+
 			if found {
 				break
 			}
 		}
+
 		if overtook != c.want {
 			t.Errorf("%s: overtaken: %t", name, overtook)
 		}
@@ -183,6 +199,7 @@ func (w *world) handDown(offset int64) {
 	var commit kadm.Offsets
 	commit.Add(kadm.Offset{Topic: stream.Payments, Partition: 0, At: 0, LeaderEpoch: -1,
 		Metadata: stream.WriteHint(0, slices.Values([]stream.Span(nil)), offset)})
+
 	if err := kadm.NewClient(w.client).CommitAllOffsets(w.t.Context(), stream.EngineGroup, commit); err != nil {
 		w.t.Fatal(err)
 	}
@@ -199,15 +216,18 @@ func TestACopyMayOvertake(t *testing.T) {
 		for range 10 {
 			equal, conflicting = append(equal, w.order()), append(conflicting, w.order())
 		}
+
 		const fillers = 200 // so the younger ones come first
 		for range fillers {
 			w.pay()
 		}
 		var older []string
+
 		for _, order := range slices.Concat(equal, conflicting) {
 			w.send(order.EndToEndId, order)
 		}
 		w.handDown(fillers + 20)
+
 		for i, order := range slices.Concat(equal, conflicting) {
 			if i >= len(equal) {
 				value, _ := order.MarshalVT()
@@ -222,6 +242,7 @@ func TestACopyMayOvertake(t *testing.T) {
 		w.await("the end", func() bool { return w.committed() == fillers+40 })
 		reports := w.reports()
 		letters := w.letters()
+
 		for i, order := range slices.Concat(equal, conflicting) {
 			of := reports[order.EndToEndId]
 			if len(of) == 0 || slices.ContainsFunc(of, func(r *pixv1.SettlementReport) bool {
@@ -230,18 +251,22 @@ func TestACopyMayOvertake(t *testing.T) {
 				t.Errorf("the reports of order %d are %v", i, of)
 			}
 		}
+
 		if len(letters) != len(conflicting) {
 			t.Errorf("%d dead letters of %d conflicting orders", len(letters), len(conflicting))
 		}
 		overtaken := 0
+
 		for _, letter := range letters {
 			if slices.Contains(older, string(letter.Payload)) {
 				overtaken++
 			}
 		}
+
 		if overtaken == 0 {
 			t.Error("no younger order was decided before an older one")
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -255,6 +280,7 @@ func TestWhatCameLateIsNotRefusedForTheOverload(t *testing.T) {
 		defer w.bank()()
 		const each = 10 // both together are more than may work
 		want := map[string]string{}
+
 		for i := range 2 * each {
 			order, reason := w.order(), "LQ10"
 			if i%2 == 0 {
@@ -268,12 +294,14 @@ func TestWhatCameLateIsNotRefusedForTheOverload(t *testing.T) {
 		want[w.pay().String()] = ""
 		e := w.start(smallRoom)
 		w.await("the end", func() bool { return w.committed() == 2*each+1 })
+
 		reports := w.reports()
 		for id, reason := range want {
 			if of := reports[id]; len(of) != 1 || of[0].ReasonCode != reason {
 				t.Errorf("the reports of %s are %v, want %q", id, of, reason)
 			}
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -297,6 +325,7 @@ func TestAnUnreadableBatchWasOvertaken(t *testing.T) {
 				}
 				pay := func() { w.pay(); end++ }
 				spoil()
+
 				for range 20 {
 					pay()
 				}
@@ -307,10 +336,12 @@ func TestAnUnreadableBatchWasOvertaken(t *testing.T) {
 				pay()
 				e := w.start(smallRoom)
 				w.await("the last offset", func() bool { return w.committed() == end })
+
 				if n := len(w.reports()); n != 22 || w.lettersOf(pix.ReasonUnreadable) != 3 {
 					t.Errorf("%d reports and %d dead letters of what cannot be read", n,
 						w.lettersOf(pix.ReasonUnreadable))
 				}
+
 				if _, err := e.end(); err != nil {
 					t.Error(err)
 				}
@@ -323,6 +354,7 @@ func TestAnUnreadableBatchWasOvertaken(t *testing.T) {
 func TestWhatWasOvertakenAndForgottenIsFetchedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		defer w.bank()()
+
 		const orders = 200
 		for range orders {
 			w.pay()
@@ -334,6 +366,7 @@ func TestWhatWasOvertakenAndForgottenIsFetchedAgain(t *testing.T) {
 		w.await("some of what was overtaken", func() bool { return w.committed() > 0 })
 		e.overtakenReader.PauseFetchPartitions(map[string][]int32{stream.Payments: {0}})
 		time.Sleep(5 * time.Second)
+
 		if e.overtaken() == 0 {
 			t.Fatal("all is read: nothing was forgotten")
 		}
@@ -359,13 +392,16 @@ func TestRecordsFromBeforeTheRangeAreDropped(t *testing.T) {
 	e.owned = map[int32]*partition{0: p}
 	p.offsets.begin(50)
 	e.setAside(p, stream.Span{From: 50, To: 60})
+
 	var records []*kgo.Record
 	for offset := range int64(52) {
 		records = append(records, &kgo.Record{Topic: stream.Payments, Offset: offset})
 	}
+
 	if _, err := e.takeOvertaken(p, records); err != nil {
 		t.Fatal(err)
 	}
+
 	if taken, _ := e.room.InFlight(); taken != 2 || p.overtaken.reading().at() != 52 {
 		t.Errorf("%d records are taken, and the next one is %d", taken, p.overtaken.reading().at())
 	}
@@ -381,10 +417,12 @@ func TestEnginesComeAndGoUnderOverload(t *testing.T) {
 		small := func(c *Config) { c.InFlightMax, c.WorkingMax, c.InFlightPSPShare = 100, 100, 1 }
 		e := w.start(small)
 		began := time.Now()
+
 		for second := range lasts {
 			for range offered {
 				w.pay()
 			}
+
 			if second > 60 && second%40 == 0 {
 				if _, err := e.end(); err != nil {
 					t.Fatal(err)
@@ -395,6 +433,7 @@ func TestEnginesComeAndGoUnderOverload(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute) // for what was overtaken
 		w.await("the end", func() bool { return w.committed() == offered*lasts })
+
 		reports, count, per20Seconds := w.reports(), map[string]int{}, [lasts / 20]int{}
 		for id, of := range reports {
 			if slices.ContainsFunc(of, func(r *pixv1.SettlementReport) bool {
@@ -404,23 +443,28 @@ func TestEnginesComeAndGoUnderOverload(t *testing.T) {
 			}
 			count[of[0].ReasonCode]++
 		}
+
 		for _, record := range w.records(stream.Settlements) {
 			if i := int(record.Timestamp.Sub(began) / (20 * time.Second)); i < len(per20Seconds) &&
 				reports[string(record.Key)][0].Status == settled {
 				per20Seconds[i]++
 			}
 		}
+
 		if len(reports) != offered*lasts {
 			t.Errorf("%d of %d orders have a report", len(reports), offered*lasts)
 		}
+
 		for i, n := range per20Seconds {
 			if n < 20*capacity*3/5 {
 				t.Errorf("from second %d on, %d payments settled in 20 s; %v", 20*i, n, per20Seconds)
 			}
 		}
+
 		if count["AB03"] > offered*lasts/100 {
 			t.Errorf("outcomes: %v", count)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}

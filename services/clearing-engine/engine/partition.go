@@ -86,6 +86,7 @@ const returnsAtOnce = 2 * ledger.ReturnSlots
 // newPartition returns a partition. named: the ledger names its log already.
 func newPartition(c *common, effects effects, number int32, h stream.Hint, named bool) *partition {
 	owned, release := context.WithCancel(context.Background())
+
 	return &partition{
 		number: number, encoder: encoder{partition: number}, engine: c, effects: effects, inbox: newInbox(),
 		offsets: newOffsets(h), named: named,
@@ -101,12 +102,14 @@ func (p *partition) rests() bool {
 		return false
 	}
 	p.room.Rest()
+
 	return true
 }
 
 // forget drops everything in flight: the next owner of the partition gets it again.
 func (p *partition) forget() {
 	p.inbox.close()
+
 	for _, f := range p.flights {
 		f.question.Free(p.engine.now(), false)
 	}
@@ -116,6 +119,7 @@ func (p *partition) forget() {
 // admit takes room for fetched records and puts them into the inbox.
 func (p *partition) admit(records []*kgo.Record) {
 	p.takeRoom(records...)
+
 	for _, record := range records {
 		p.inbox.put(event{kind: arrived, record: record})
 	}
@@ -179,12 +183,14 @@ func (p *partition) keep(letter, record *kgo.Record, invalid *pix.Invalid, ackno
 func (p *partition) describe(offset int64) string {
 	for id, f := range p.flights {
 		of := ""
+
 		if f.record.Offset != offset {
 			if !slices.ContainsFunc(f.waiting, func(w waiter) bool { return w.offset == offset }) {
 				continue
 			}
 			of = fmt.Sprintf(", and this one waits for the record at offset %d", f.record.Offset)
 		}
+
 		switch {
 		case slices.Contains(p.stale, f):
 			return fmt.Sprintf(": %s waits for the register of participants, which cannot be read%s", id, of)
@@ -193,10 +199,13 @@ func (p *partition) describe(offset int64) string {
 		case f.payment.WaitsForBank():
 			return fmt.Sprintf(": %s waits for bank %s%s", id, f.payment.Order.Payee.ISPB, of)
 		}
+
 		return fmt.Sprintf(": %s waits for the ledger's look-up, or for Kafka to store its outcome%s", id, of)
 	}
+
 	if !p.named {
 		return ": the ledger does not name the log yet"
 	}
+
 	return ": Kafka has not stored its dead letter"
 }

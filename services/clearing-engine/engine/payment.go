@@ -24,10 +24,12 @@ func (paymentKind) barred(state *register.State, order *pix.Order) pix.Reason {
 	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {
 		return pix.ReasonInactivePSP
 	}
+
 	if bank := state.Participant(order.Payer.ISPB); bank != nil && bank.PaymentCapCentavos > 0 &&
 		order.AmountCentavos > uint64(bank.PaymentCapCentavos) {
 		return pix.ReasonAboveCap
 	}
+
 	return pix.ReasonNone
 }
 
@@ -35,6 +37,7 @@ func (paymentKind) outflow(state *register.State, order *pix.Order, window ledge
 	if bank := state.Participant(order.Payer.ISPB); bank != nil && !order.SameBank() {
 		return bank.Outflow[window]
 	}
+
 	return register.Cap{}
 }
 
@@ -63,12 +66,14 @@ func (paymentKind) reservationOf(result ledger.Result) (payment.Reservation, err
 	case result.Exists() && result.Code == ledger.CodeLeg1:
 		return payment.Reservation{Taken: true}, nil
 	}
+
 	switch result.Status {
 	case tb.TransferExceedsCredits, tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound,
 		tb.TransferIDAlreadyFailed:
 		return payment.Reservation{Leg: int(result.Code),
 			Reason: whyRefused[refusedLeg{result.Status, result.Code}]}, nil
 	}
+
 	return payment.Reservation{},
 		fmt.Errorf("phase 1 has the unexpected result %s at leg %d", result.Status, result.Code)
 }
@@ -103,6 +108,7 @@ func (paymentKind) resolutionOf(result ledger.Result) (payment.Resolution, error
 	case result.Status == tb.TransferPendingTransferExpired:
 		return payment.Expired, nil
 	}
+
 	return 0, fmt.Errorf("phase 2 has the unexpected result %s at transfer %d", result.Status, result.Index)
 }
 
@@ -114,6 +120,7 @@ func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128)
 	[]tb.Uint128) {
 	held := ledger.TraceOf(order.ID, found)
 	verdict, decided := held.Verdict()
+
 	trace := payment.Trace{
 		Held: held.Held(), Decided: decided,
 		Verdict:     payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason},
@@ -124,6 +131,7 @@ func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128)
 	if trace.Held {
 		trace.HeldAt = held.HeldAt()
 	}
+
 	return trace, func(d pix.Digest) bool { return held.Holds(order.ID, d) }, ids
 }
 

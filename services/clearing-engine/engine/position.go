@@ -40,23 +40,29 @@ func newPosition(client *kgo.Client, topic string, partition int32, next int64) 
 func (r *position) take(records []*kgo.Record, use func([]*kgo.Record)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.broken {
 		return nil // dropped: they are fetched again
 	}
+
 	for !r.fresh && len(records) > 0 && records[0].Offset < r.next {
 		records = records[1:]
 	}
+
 	n := 0
 	for n < len(records) && records[n].Offset <= r.next && r.next < r.until {
 		r.next, r.fresh = records[n].Offset+1, false
 		n++
 	}
+
 	if n > 0 {
 		use(records[:n])
 	}
+
 	if n < len(records) && r.next < r.until {
 		return fmt.Errorf("after offset %d came %d", r.next-1, records[n].Offset)
 	}
+
 	return nil
 }
 
@@ -95,14 +101,17 @@ func (r *position) stands(end int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.seen
+
 	r.seen = r.next
 	if r.next != before {
 		r.stood = 0
 	}
+
 	if r.next != before || r.next >= min(end, r.until) {
 		return r.broken
 	}
 	r.stood++
+
 	return true
 }
 

@@ -25,6 +25,7 @@ func (e *Engine) pulse(ctx context.Context) {
 	for {
 		started, seen := time.Now(), e.seen()
 		patience, late := e.config.PulseInterval/2, false
+
 		probe, err := ledger.AskPatiently(ctx, time.After(patience), func() {
 			late = true
 			e.telemetry.Report(needLedger, fmt.Errorf("no answer for %s", patience))
@@ -33,27 +34,33 @@ func (e *Engine) pulse(ctx context.Context) {
 				return ledger.ProbeClock(e.ledger, e.now, timeoutSeconds, seen...)
 			}
 			_, err := e.ledger.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+
 			return ledger.ClockProbe{Unfunded: true}, err
 		})
 		if ctx.Err() != nil {
 			return
 		}
+
 		if err != nil {
 			e.fail(err)
 			return
 		}
+
 		if late {
 			e.log.Info("ledger healthy again", zap.Duration("after", time.Since(started)))
 		}
 		e.telemetry.Report(needLedger, nil)
+
 		if len(probe.Lacks) > 0 { // before the checkpoints name something younger in its place
 			e.fail(origin.Older(e.identity, probe.Lacks[0], time.Now(), "this engine"))
 			return
 		}
+
 		if !probe.Unfunded {
 			e.witness.pulsed(probe.ID)
 			e.pulsed.Store(true)
 		}
+
 		pause := e.config.PulseInterval
 		switch skew := probe.Skew; {
 		case probe.Unfunded:
@@ -70,6 +77,7 @@ func (e *Engine) pulse(ctx context.Context) {
 			e.telemetry.Report(needClock, nil)
 			e.room.Shut(false)
 		}
+
 		select {
 		case <-e.probe:
 		case <-time.After(pause):

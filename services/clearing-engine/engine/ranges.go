@@ -29,12 +29,15 @@ func (o *overtaken) reading() *position {
 func (o *overtaken) records() (n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	for _, r := range o.ranges {
 		n += r.To - r.From
 	}
+
 	if o.position != nil {
 		n -= o.position.at() - o.ranges[0].From
 	}
+
 	return n
 }
 

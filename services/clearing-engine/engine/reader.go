@@ -39,6 +39,7 @@ func newReader(failed context.Context, c *common, t *telemetry.Telemetry, fail f
 	r.client, err = stream.Connect(c.config.Stream, c.on.Dial, "clearing-engine-reader", t,
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(),
 		kgo.FetchMaxPartitionBytes(stream.BatchBytesMax), kgo.FetchMaxBytes(1<<20))
+
 	return r, err
 }
 
@@ -47,6 +48,7 @@ func (r *reader) read(p *partition, offset int64) {
 	r.mu.Lock()
 	r.wanted[p] = append(r.wanted[p], offset)
 	r.mu.Unlock()
+
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -65,6 +67,7 @@ func (r *reader) run(ctx context.Context) {
 		wanted := r.wanted
 		r.wanted = map[*partition][]int64{}
 		r.mu.Unlock()
+
 		for p, offsets := range wanted {
 			r.fetch(ctx, p, offsets)
 		}
@@ -84,6 +87,7 @@ const (
 // fetch reads records of one partition.
 func (r *reader) fetch(ctx context.Context, p *partition, offsets []int64) {
 	slices.Sort(offsets)
+
 	for len(offsets) > 0 && ctx.Err() == nil && p.owned.Err() == nil && r.failed.Err() == nil {
 		offsets = r.seek(ctx, p, offsets)
 	}
@@ -94,6 +98,7 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 	r.client.AddConsumePartitions(
 		map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(offsets[0])}})
 	defer r.client.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
+
 	sought := offsets[0]
 	for next := sought; len(offsets) > 0; {
 		most := r.room.Wait(ctx)
@@ -127,14 +132,17 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 				host.Sleep(ctx, 10*time.Millisecond)
 			}
 		})
+
 		if gone && len(offsets) > 0 {
 			r.fail(fmt.Errorf("partition %d of %s has no record %d any more, and an order waits for it: was the topic truncated or made anew?",
 				p.number, stream.Payments, offsets[0]))
 			return offsets
 		}
+
 		if away {
 			return offsets
 		}
 	}
+
 	return nil
 }

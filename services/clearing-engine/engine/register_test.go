@@ -13,11 +13,13 @@ import (
 func (l *worldLedger) phases1() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for _, chain := range l.chains {
 		if chain[0].TransferFlags().Pending {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -34,18 +36,22 @@ func TestASuspendedBank(t *testing.T) {
 		defer w.bank()()
 		e := w.start()
 		const payer, payee = "10000001", "10000002"
+
 		first, second := w.pay(), w.pay()
 		for _, id := range []pix.EndToEndID{first, second} {
 			if report := w.awaitReport(id.String()); report.Status != settled {
 				t.Fatalf("the report is %v", report)
 			}
 		}
+
 		for _, bank := range []pix.ISPB{payer, payee} {
 			w.ledger.act(ledger.Suspended, bank)
 			time.Sleep(2 * time.Second)
+
 			if report := w.awaitReport(w.pay().String()); report.ReasonCode != "DS27" {
 				t.Errorf("with %s suspended the report is %v", bank, report)
 			}
+
 			back := w.awaitReport(w.giveBack(map[pix.ISPB]pix.EndToEndID{payer: first, payee: second}[bank],
 				40).String())
 			if refused := back.ReasonCode == "DS27"; refused != (bank == payee) || !refused && back.Status != settled {
@@ -53,10 +59,12 @@ func TestASuspendedBank(t *testing.T) {
 			}
 			w.ledger.act(ledger.Resumed, bank)
 			time.Sleep(2 * time.Second)
+
 			if report := w.awaitReport(w.pay().String()); report.Status != settled {
 				t.Errorf("after %s was resumed the report is %v", bank, report)
 			}
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -75,20 +83,24 @@ func TestNothingBeginsWithoutTheRegister(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		waiting := w.pay()
 		time.Sleep(5 * time.Second)
+
 		if held.Status != settled || w.ledger.phases1() != before || len(w.reports()) != 1 {
 			t.Errorf("%v; then %d payments more were held without the register, and %d reported", held,
 				w.ledger.phases1()-before, len(w.reports())-1)
 		}
 		w.ledger.act(ledger.Suspended, "10000002")
 		w.ledger.set(func() { close(w.ledger.unread); w.ledger.unread = nil })
+
 		if report := w.awaitReport(waiting.String()); report.ReasonCode != "DS27" {
 			t.Errorf("the report is %v", report)
 		}
 		w.ledger.act(ledger.Resumed, "10000002")
 		time.Sleep(2 * time.Second)
+
 		if report := w.awaitReport(w.pay().String()); report.Status != settled {
 			t.Errorf("the report is %v", report)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -100,10 +112,12 @@ func TestNothingBeginsWithoutTheRegister(t *testing.T) {
 func TestADecisionOutlivedByAnActIsMadeAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		defer w.bank()()
+
 		e := w.start()
 		if report := w.awaitReport(w.pay().String()); report.Status != settled {
 			t.Fatalf("the report is %v", report)
 		}
+
 		for kind, reason := range map[ledger.ActKind]string{ledger.Suspended: "DS27", ledger.Resumed: ""} {
 			before := w.ledger.phases1()
 			if kind == ledger.Resumed {
@@ -118,9 +132,11 @@ func TestADecisionOutlivedByAnActIsMadeAgain(t *testing.T) {
 			w.ledger.act(kind, "10000002")
 			report := w.awaitReport(late.String())
 			w.awaitReport(busy.String())
+
 			if report.ReasonCode != reason {
 				t.Errorf("after %s the report is %v", kind, report)
 			}
+
 			if n := w.ledger.phases1() - before; kind == ledger.Suspended && n > 1 {
 				t.Errorf("%d payments were held, one of them after the suspension", n)
 			}
@@ -128,6 +144,7 @@ func TestADecisionOutlivedByAnActIsMadeAgain(t *testing.T) {
 			w.ledger.act(ledger.Resumed, "10000002")
 			time.Sleep(2 * time.Second)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}

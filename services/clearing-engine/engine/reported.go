@@ -36,16 +36,19 @@ const tellingInterval = 5 * time.Second
 func (e *Engine) reported(ctx context.Context, number int32, b stream.Bounds) (next int64, h stream.Hint, err error) {
 	e.log.Warn("a partition has neither a commit nor a checkpoint: reading what was reported of it",
 		zap.Int32("partition", number), zap.Int64("from", b.Start), zap.Int64("to", b.Stable))
+
 	for started := time.Now(); ; {
 		next, h, err = e.readReported(ctx, number, b)
 		if err == nil {
 			e.log.Info("found out what was reported of a partition", zap.Int32("partition", number),
 				zap.Int64("goes_on_at", next),
 				zap.Int("finished_spans_above", len(h.Spans)), zap.Duration("took", time.Since(started)))
+
 			return next, h, nil
 		}
 		e.log.Warn("cannot read what was reported of a partition; trying again", zap.Int32("partition", number),
 			zap.Error(err))
+
 		if !host.Sleep(ctx, time.Second) {
 			return 0, h, ctx.Err()
 		}
@@ -55,12 +58,14 @@ func (e *Engine) reported(ctx context.Context, number int32, b stream.Bounds) (n
 func (e *Engine) readReported(ctx context.Context, number int32,
 	b stream.Bounds) (next int64, h stream.Hint, err error) {
 	next, h = b.Start, stream.Hint{Base: b.Start, Taken: -1}
+
 	what, err := e.readTold(ctx, number)
 	if err != nil || len(what.reports)+len(what.letters) == 0 {
 		return next, h, err
 	}
 	spans := what.letters
 	var message orderMessage
+
 	err = e.readRange(ctx, stream.Payments, number, b.Start, b.Stable, func(record *kgo.Record) {
 		if what.holds(record, &message) {
 			spans = append(spans, stream.Span{From: record.Offset, To: record.Offset + 1})
@@ -70,6 +75,7 @@ func (e *Engine) readReported(ctx context.Context, number int32,
 		next, spans = spans[0].To, spans[1:]
 	}
 	h.Base, h.Spans = next, spans
+
 	return next, h, err
 }
 
@@ -77,6 +83,7 @@ func (e *Engine) readReported(ctx context.Context, number int32,
 func (e *Engine) readTold(ctx context.Context, number int32) (what told, err error) {
 	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+
 	ends, err := stream.Ends(bounded, kadm.NewClient(e.direct), stream.Settlements, stream.DeadLetters)
 	if err != nil {
 		return what, err
@@ -86,6 +93,7 @@ func (e *Engine) readTold(ctx context.Context, number int32) (what told, err err
 		return end.Offset
 	}
 	var report pixv1.SettlementReport
+
 	err = e.readRange(ctx, stream.Settlements, number, 0, end(stream.Settlements), func(record *kgo.Record) {
 		if report.Reset(); report.UnmarshalVT(record.Value) == nil {
 			what.reports = append(what.reports,
@@ -105,12 +113,14 @@ func (e *Engine) readTold(ctx context.Context, number int32) (what told, err err
 		}
 	})
 	slices.SortFunc(what.reports, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+
 	return what, err
 }
 
 // merged returns spans in their order, those that meet as one.
 func merged(spans []stream.Span) (all []stream.Span) {
 	slices.SortFunc(spans, func(a, b stream.Span) int { return cmp.Compare(a.From, b.From) })
+
 	for _, span := range spans {
 		if n := len(all); n > 0 && span.From <= all[n-1].To {
 			all[n-1].To = max(all[n-1].To, span.To)
@@ -118,6 +128,7 @@ func merged(spans []stream.Span) (all []stream.Span) {
 			all = append(all, span)
 		}
 	}
+
 	return all
 }
 
@@ -125,6 +136,7 @@ func merged(spans []stream.Span) (all []stream.Span) {
 func (e *Engine) readRange(ctx context.Context, topic string, number int32, from, to int64,
 	take func(*kgo.Record)) error {
 	said := time.Now()
+
 	return stream.ReadRange(ctx, e.config.Stream, e.on.Dial, topic, number, from, to, func(record *kgo.Record) {
 		if time.Since(said) > tellingInterval {
 			said = time.Now()
@@ -142,11 +154,13 @@ func (w told) holds(record *kgo.Record, message *orderMessage) bool {
 		return false
 	}
 	order := &message.order
+
 	digest := digestOf(order.EndToEndId, "", order.Payer, order.Payee, order.AmountCentavos)
 	if r := order.ReturnOrder; r != nil {
 		digest = digestOf(r.ReturnId, r.OriginalEndToEndId, nil, nil, r.AmountCentavos)
 	}
 	_, found := slices.BinarySearchFunc(w.reports, digest, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+
 	return found
 }
 
@@ -159,5 +173,6 @@ func digestOf(id, original string, payer, payee *pixv1.Account, centavos uint64)
 		}
 	}
 	sum := sha256.Sum256(text)
+
 	return [16]byte(sum[:16])
 }

@@ -27,15 +27,18 @@ func BenchmarkWhatWasReported(b *testing.B) {
 	broker := kit.StartBroker(b, kfake.SeedTopics(1, stream.TopicNames()...))
 	b.Setenv("KAFKA_BROKERS", broker.Address)
 	b.Setenv("TELEMETRY_ADDRESS", "127.0.0.1:0")
+
 	config := &Config{}
 	if err := settings.Parse(config); err != nil {
 		b.Fatal(err)
 	}
+
 	t, err := telemetry.Start("clearing-engine", config.Telemetry, host.System())
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer t.Stop()
+
 	e, err := newEngine(config, host.System(), ledgermodel.New().Connect(nil), t)
 	if err != nil {
 		b.Fatal(err)
@@ -55,6 +58,7 @@ func BenchmarkWhatWasReported(b *testing.B) {
 				}
 			})
 	}
+
 	for range b.N {
 		id := pix.NewEndToEndID("10000001", now, random).String()
 		payer, payee := account("10000001", "1"), account("10000002", "2")
@@ -65,9 +69,11 @@ func BenchmarkWhatWasReported(b *testing.B) {
 			AmountCentavos: 100}).MarshalVT()
 		produce(stream.Settlements, id, value, err)
 	}
+
 	if err := client.Flush(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+
 	bounds, err := stream.BoundsOf(b.Context(), e.direct, stream.Payments)
 	if err != nil {
 		b.Fatal(err)
@@ -79,6 +85,7 @@ func BenchmarkWhatWasReported(b *testing.B) {
 	next, hint, err := e.readReported(b.Context(), 0, bounds[0])
 	b.StopTimer()
 	runtime.ReadMemStats(&after)
+
 	if err != nil || next != int64(b.N) || len(hint.Spans) > 0 {
 		b.Fatalf("it goes on at %d of %d, with %d spans above: %v", next, b.N, len(hint.Spans), err)
 	}
@@ -102,13 +109,16 @@ func TestOnlyTheSameContentIsReported(t *testing.T) {
 	}
 	holds := func(order *pixv1.PaymentOrder) bool {
 		t.Helper()
+
 		key, value, err := order.EndToEndId, []byte(nil), error(nil)
 		if order.ReturnOrder != nil {
 			key = order.ReturnOrder.OriginalEndToEndId
 		}
+
 		if value, err = order.MarshalVT(); err != nil {
 			t.Fatal(err)
 		}
+
 		record := &kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value, Timestamp: now}
 		if _, invalid := new(orderMessage).decode(record); invalid != nil {
 			t.Fatalf("the order is invalid: %v", invalid)
@@ -116,10 +126,12 @@ func TestOnlyTheSameContentIsReported(t *testing.T) {
 		what := told{reports: [][16]byte{digestOf(id, "", payment().Payer, payment().Payee, 100),
 			digestOf(returnID, id, nil, nil, 100)}}
 		slices.SortFunc(what.reports, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+
 		return what.holds(record, &orderMessage{})
 	}
 
 	anotherReason := back()
+
 	anotherReason.ReturnOrder.ReasonCode = "FR01"
 	for name, order := range map[string]*pixv1.PaymentOrder{
 		"the payment": payment(), "the return": back(), "the return for another reason": anotherReason,
@@ -128,6 +140,7 @@ func TestOnlyTheSameContentIsReported(t *testing.T) {
 			t.Errorf("%s is not found among the reports", name)
 		}
 	}
+
 	for name, change := range map[string]func(payment, back *pixv1.PaymentOrder){
 		"amount":  func(p, r *pixv1.PaymentOrder) { p.AmountCentavos, r.ReturnOrder.AmountCentavos = 101, 101 },
 		"account": func(p, _ *pixv1.PaymentOrder) { p.Payer.Number = "3" },
@@ -136,6 +149,7 @@ func TestOnlyTheSameContentIsReported(t *testing.T) {
 	} {
 		p, r := payment(), back()
 		change(p, r)
+
 		if holds(p) || name == "amount" && holds(r) {
 			t.Errorf("an order with another %s is found among the reports", name)
 		}

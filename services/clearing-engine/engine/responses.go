@@ -27,9 +27,11 @@ func (e *Engine) readResponses(ctx context.Context) {
 				return
 			}
 			var records []*kgo.Record
+
 			if err := p.responses.take(fetched.Records, func(taken []*kgo.Record) { records = taken }); err != nil {
 				e.pause(p, p.responses, err)
 			}
+
 			for _, record := range records {
 				r, err := decodeResponse(record.Value)
 				if err != nil {
@@ -37,8 +39,10 @@ func (e *Engine) readResponses(ctx context.Context) {
 					e.rarely.Warn("dropped a response that cannot be decoded",
 						zap.String("topic", stream.AuthorizationResponses),
 						zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.Error(err))
+
 					continue
 				}
+
 				if e.seals != nil && !e.genuine(r.psp, record) {
 					forged.keep(p, record, r)
 					continue
@@ -60,11 +64,13 @@ func (e *Engine) genuine(psp pix.ISPB, record *kgo.Record) bool {
 		e.log.Error("ANSWER_KEYS_FILE has changed and cannot be read: the secrets of before stay in use",
 			zap.Error(err))
 	}
+
 	fingerprint, sealed := seals.SealedBy(psp, record.Value, sealOf(record))
 	if !sealed {
 		return false
 	}
 	state, _ := e.register.Current() // as far as it was read: what is in flight ends by the word of its bank
+
 	return !state.SealRevoked(psp, ledger.ActDigest(fingerprint))
 }
 
@@ -74,10 +80,12 @@ func decodeResponse(value []byte) (response, error) {
 	if err := message.UnmarshalVTUnsafe(value); err != nil {
 		return response{}, fmt.Errorf("%d bytes that are not a pix.v1.AuthorizationResponse: %w", len(value), err)
 	}
+
 	id, err := pix.ParsePaymentOrReturnID(message.EndToEndId)
 	if err != nil {
 		return response{}, fmt.Errorf("end_to_end_id: %w", err)
 	}
+
 	r := response{id: id, psp: pix.ISPB(message.Ispb)}
 	switch message.Status {
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
@@ -90,6 +98,7 @@ func decodeResponse(value []byte) (response, error) {
 	default:
 		return response{}, fmt.Errorf("status is %v: it must be ACSP or RJCT", message.Status)
 	}
+
 	return r, nil
 }
 
@@ -100,6 +109,7 @@ func sealOf(record *kgo.Record) []byte {
 			return header.Value
 		}
 	}
+
 	return nil
 }
 
@@ -120,9 +130,11 @@ type forgeries struct {
 
 func (f *forgeries) keep(p *partition, record *kgo.Record, r response) {
 	f.engine.metrics.forged.Inc()
+
 	if now := time.Now(); now.Sub(f.second) >= time.Second {
 		f.second, f.kept = now, 0
 	}
+
 	if f.kept >= forgedPerSecond || f.inFlight.Load() >= forgedInFlightMax {
 		return
 	}

@@ -34,27 +34,32 @@ func (n *notes) Write(line []byte) (int, error) {
 func (n *notes) lines(text string) (count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	for line := range strings.Lines(n.text.String()) {
 		if strings.Contains(line, text) {
 			count++
 		}
 	}
+
 	return count
 }
 
 // respond writes a rejection by a bank to partition 0, with the bank's seal if there are seals.
 func (w *world) respond(id pix.EndToEndID, bank, code string, seals ...keys.Seals) {
 	w.t.Helper()
+
 	value, err := (&pixv1.AuthorizationResponse{EndToEndId: id.String(), Ispb: bank,
 		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: code}).MarshalVT()
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	record := &kgo.Record{Topic: stream.AuthorizationResponses, Value: value}
 	for _, s := range seals {
 		record.Headers = append(record.Headers,
 			kgo.RecordHeader{Key: keys.SealHeader, Value: s.Seal(pix.ISPB(bank), value)})
 	}
+
 	if err := w.client.ProduceSync(w.t.Context(), record).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -76,20 +81,24 @@ func TestABankNeitherFloodsTheLogNorBlamesAnother(t *testing.T) {
 		codes := map[string]string{"LQ01": "LQ03", "AM04": "LQ03", "AB03": "LQ03", "LQ99": "LQ03", "FF01": "LQ03",
 			"??": "LQ03", "AC06": "AC06", "BE17": "BE17", "LQ03": "LQ03"}
 		asked := map[string]string{} // the code that a payment ends with
+
 		for code, want := range codes {
 			id := w.pay()
 			asked[id.String()] = want
 			w.await("the bank to be asked", func() bool {
 				return len(w.records(stream.AuthorizationRequests)) == len(asked)
 			})
+
 			if len(ids) == 0 {
 				before := time.Now()
+
 				for range 3000 {
 					w.respond(id, "10000003", "AC06")
 				}
 				w.respond(id, "10000003 and as many bytes as it likes", "AC06")
 				seconds := int(time.Since(before)/time.Second) + 2
 				w.await("the flood to be read", func() bool { return log.lines("were not asked") > 0 })
+
 				if n := log.lines("were not asked"); n > seconds {
 					t.Errorf("%d lines of the log in %d s", n, seconds)
 				}
@@ -98,11 +107,13 @@ func TestABankNeitherFloodsTheLogNorBlamesAnother(t *testing.T) {
 			w.respond(id, "10000002", code)
 		}
 		w.await("all reports", func() bool { return len(w.reports()) == len(codes) })
+
 		for id, reports := range w.reports() {
 			if len(reports) != 1 || reports[0].ReasonCode != asked[id] {
 				t.Errorf("%v: want %s", reports, asked[id])
 			}
 		}
+
 		if n := log.lines("reason codes of the ledger or the engine"); n == 0 || n > 5 {
 			t.Errorf("%d lines of the log about codes that are not a bank's", n)
 		}
@@ -116,6 +127,7 @@ func TestAResponseNeedsTheSealOfItsBank(t *testing.T) {
 		if err := keys.MakeSeals(file, []pix.ISPB{"10000002"}); err != nil {
 			t.Fatal(err)
 		}
+
 		seals, err := keys.ReadSeals(file)
 		if err != nil {
 			t.Fatal(err)
@@ -132,6 +144,7 @@ func TestAResponseNeedsTheSealOfItsBank(t *testing.T) {
 		w.await("the forged response to be kept", func() bool { return len(w.records(stream.DeadLetters)) == 1 })
 		w.respond(id, "10000002", "AC07", seals)
 		w.await("the report", func() bool { return len(w.reports()) == 1 })
+
 		if reports := w.reports()[id.String()]; len(reports) != 1 || reports[0].ReasonCode != "AC07" {
 			t.Errorf("%v: it must be what the bank has sealed", reports)
 		}
@@ -148,10 +161,12 @@ func TestASecretIsReplacedWhileTheEngineWorks(t *testing.T) {
 		}
 		read := func() keys.Seals {
 			t.Helper()
+
 			seals, err := keys.ReadSeals(file)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			return seals
 		}
 		e := w.start(func(c *Config) { c.AnswerKeysFile = file })
@@ -161,6 +176,7 @@ func TestASecretIsReplacedWhileTheEngineWorks(t *testing.T) {
 			}
 		}()
 		old := read()
+
 		if err := errors.Join(keys.AddSeal(file, "10000002"), keys.PreferNewSeal(file, "10000002")); err != nil {
 			t.Fatal(err)
 		}
@@ -189,6 +205,7 @@ func TestASecretIsReplacedWhileTheEngineWorks(t *testing.T) {
 		w.await("the forged response to be kept", func() bool { return len(w.records(stream.DeadLetters)) == 1 })
 		w.respond(id, "10000002", "AC07", read())
 		w.await("the report", func() bool { return len(w.reports()) == reports+1 })
+
 		if reports := w.reports()[id.String()]; len(reports) != 1 || reports[0].ReasonCode != "AC07" {
 			t.Errorf("%v: it must be what the bank has sealed with the new secret", reports)
 		}
@@ -201,15 +218,18 @@ func TestComplaintsAreCountedByBank(t *testing.T) {
 		if counts := c.add("10000001"); counts["10000001"] != 1 {
 			t.Errorf("the first: %v", counts)
 		}
+
 		for range 5 {
 			if counts := c.add("10000001"); counts != nil {
 				t.Errorf("at once again: %v", counts)
 			}
 		}
+
 		for i := range 100 {
 			c.add(pix.ISPB(rune('A' + i)))
 		}
 		time.Sleep(time.Second)
+
 		if counts := c.add("10000002"); counts["10000001"] != 5 || counts["others"] != 82 ||
 			len(counts) > complaintsBanksMax+1 {
 			t.Errorf("after a second: %v", counts)

@@ -34,6 +34,7 @@ func (r *returnKind) barred(state *register.State, _ *pix.Order) pix.Reason {
 	if state.Suspended(r.ID.PSP()) {
 		return pix.ReasonInactivePSP
 	}
+
 	return pix.ReasonNone
 }
 
@@ -79,6 +80,7 @@ func (r *returnKind) reservationOf(result ledger.Result) (payment.Reservation, e
 		r.burnt = r.burnt.Add(r.slot)
 		return payment.Reservation{Leg: 2, Reason: pix.ReasonReserveShort}, nil
 	}
+
 	return payment.Reservation{},
 		fmt.Errorf("phase 1 of a return has the unexpected result %s at leg %d", result.Status,
 			result.Code-ledger.CodeReturnLeg1+1)
@@ -94,6 +96,7 @@ func (r *returnKind) resolutionOf(result ledger.Result) (payment.Resolution, err
 	case result.Status == tb.TransferPendingTransferExpired && result.Index == 1:
 		return payment.Expired, nil
 	}
+
 	return 0, fmt.Errorf("phase 2 of a return has the unexpected result %s at transfer %d", result.Status, result.Index)
 }
 
@@ -106,11 +109,13 @@ func (r *returnKind) lookUp(ids []tb.Uint128, _ *pix.Order) []tb.Uint128 {
 func (r *returnKind) read(order *pix.Order, found []tb.Transfer,
 	ids []tb.Uint128) (payment.Trace, func(pix.Digest) bool, []tb.Uint128) {
 	var verdicts []tb.Transfer
+
 	trace := r.found
 	if trace == nil {
 		first := ledger.ReturnTraceOf(r.ID, r.ReturnContent, found)
 		trace = &first
 		_, decided := trace.Verdict()
+
 		_, held := trace.Slot()
 		if more := trace.AppendOthers(ids); !decided && !held && len(more) > 0 {
 			r.found = trace
@@ -119,16 +124,19 @@ func (r *returnKind) read(order *pix.Order, found []tb.Transfer,
 	} else {
 		r.found, verdicts = nil, found
 	}
+
 	var holds func(pix.Digest) bool // only the verdict knows: a hold may be in a slot of another payment
 	if _, decided := trace.Verdict(); decided {
 		holds = trace.Holds
 	}
+
 	return payment.JudgeReturn(r.Return, order, r.traceOf(trace, verdicts)), holds, ids
 }
 
 // traceOf translates what was found, and notes the return's slot.
 func (r *returnKind) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) payment.ReturnTrace {
 	verdict, decided := trace.Verdict()
+
 	found := payment.ReturnTrace{Trace: payment.Trace{
 		Decided: decided, Verdict: payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason},
 		SameContent: trace.SameContent(), OtherID: trace.NamesAnother(),
@@ -139,6 +147,7 @@ func (r *returnKind) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) 
 		r.slot, found.SlotFree = trace.FreeSlot(r.burnt)
 		r.burnt &^= trace.Burnt()
 	}
+
 	r.payerKnown = trace.Original.Held()
 	if original, settled := trace.Original.Verdict(); settled && original.Settled {
 		if content, ok := trace.Original.Content(); ok {
@@ -146,6 +155,7 @@ func (r *returnKind) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) 
 			found.LeftCentavos = trace.Left(verdicts)
 		}
 	}
+
 	return found
 }
 
@@ -164,6 +174,7 @@ func (r *returnKind) conflict(*pix.Order) string {
 
 func (r *returnKind) count(m *metrics, order *pix.Order, outcome payment.Outcome) {
 	m.returnOutcomes.count(outcome)
+
 	if outcome.Settled {
 		m.returned.Add(float64(order.AmountCentavos))
 	}

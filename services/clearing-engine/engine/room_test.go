@@ -23,16 +23,19 @@ func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 		config: &Config{ReturnsPerSecond: 1}, on: host.System()}
 	c.metrics = newMetrics(prometheus.NewRegistry(), c.room)
 	p := newPartition(c, nil, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}}, true)
+
 	var records []*kgo.Record
 	for offset := range int64(5) {
 		records = append(records, &kgo.Record{Partition: 3, Offset: 10 + offset, Value: make([]byte, 100)})
 	}
 	p.admit(records)
+
 	if payments, bytes := c.room.InFlight(); payments != 5 || bytes != 500 {
 		t.Fatalf("5 records of 100 bytes take %d payments and %d bytes", payments, bytes)
 	}
 	p.offsets.track(10, 10)
-	p.finish(records[0])          // ended
+	p.finish(records[0]) // ended
+
 	if !p.offsets.track(11, 11) { // known as finished
 		t.Fatal("the hint is not used")
 	}
@@ -44,6 +47,7 @@ func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	asked.question = p.room.Ask(&asked.payment.Order, payeeOf(&asked.payment.Order), time.Now())
 	p.flights[lawID] = asked
 	p.forget()
+
 	if taken := c.room.Taken(); taken != "" {
 		t.Errorf("this stays in the room forever: %s", taken)
 	}

@@ -27,20 +27,24 @@ import (
 // client stays open.
 func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.Client) error {
 	started := time.Now()
+
 	t, err := telemetry.Start("clearing-engine", config.Telemetry, on)
 	if err != nil {
 		return err
 	}
 	defer t.Stop()
+
 	e, err := newEngine(config, on, client, t)
 	if err != nil {
 		return err
 	}
 	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("instance", config.InstanceID))
+
 	if err := e.run(ctx); err != nil {
 		t.Log.Error("cannot go on", zap.Error(err))
 		return err
 	}
+
 	return nil
 }
 
@@ -70,31 +74,38 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	promauto.With(t.Registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_orders_overtaken",
 		Help: "Orders that younger ones have overtaken and that are not read yet: they could not end in time."},
 		e.overtaken)
+
 	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, stream.TopicsNeed,
 		needGroup, needLog} {
 		t.Health.Need(need)
 	}
+
 	var err error
 	if e.crash, err = parseCrash(config.CrashAt, on.Die); err != nil {
 		return nil, err
 	}
+
 	if config.AnswerKeysFile != "" {
 		if e.seals, err = keys.Watch(config.AnswerKeysFile, keys.ReadSeals); err != nil {
 			return nil, fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 		}
 	}
+
 	if e.direct, err = e.connectProducer("clearing-engine-direct"); err != nil {
 		return nil, err
 	}
+
 	asking, err := e.connectProducer("clearing-engine-asking")
 	if err != nil {
 		return nil, err
 	}
 	e.asking.Store(asking)
+
 	e.reader, err = newReader(e.failed, &e.common, t, e.fail)
 	if err != nil {
 		return nil, err
 	}
+
 	e.overtakenReader, err = stream.Connect(config.Stream, on.Dial, "clearing-engine-overtaken", t,
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10),
 		kgo.FetchMaxBytes(1<<20))
@@ -111,6 +122,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.accounts = ledger.NewAccountReader(client, config.Batch, t.Registry, func(to recipient, found []tb.Account) {
 		to.partition.inbox.put(event{kind: diagnosed, flight: to.flight, accounts: found})
 	}, e.fail)
+
 	return e, nil
 }
 
@@ -141,12 +153,14 @@ func (e *Engine) run(ctx context.Context) error {
 			}
 		}
 	})
+
 	select {
 	case <-e.failed.Done():
 	case <-ctx.Done():
 	}
 	cancel()
 	e.stop(&loops)
+
 	return context.Cause(e.failed) // nil if it did not fail
 }
 
@@ -166,6 +180,7 @@ func (e *Engine) stop(loops *sync.WaitGroup) {
 	go func() {
 		defer close(finished)
 		loops.Wait()
+
 		if e.group != nil {
 			e.handOver(ctx, e.partitions())
 			member, _ := e.group.GroupMetadata()
@@ -177,6 +192,7 @@ func (e *Engine) stop(loops *sync.WaitGroup) {
 		e.direct.Close()
 		e.asking.Load().Close()
 	}()
+
 	select {
 	case <-finished:
 	case <-ctx.Done():

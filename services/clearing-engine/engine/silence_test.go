@@ -16,6 +16,7 @@ func TestSilentBanksLeaveHalfOfTheRoom(t *testing.T) {
 		defer w.bank(silent...)()
 		e := w.start(func(c *Config) { c.InFlightMax, c.InFlightPayerShare = 400, 1 })
 		sent := map[string]time.Time{} // to the fifth bank
+
 		for range 60 {
 			for i := range 40 {
 				order := w.order()
@@ -25,16 +26,19 @@ func TestSilentBanksLeaveHalfOfTheRoom(t *testing.T) {
 			sent[w.pay().String()] = time.Now()
 			time.Sleep(time.Second)
 		}
+
 		reported := map[string]time.Time{}
 		for _, record := range w.records(stream.Settlements) {
 			reported[string(record.Key)] = record.Timestamp
 		}
+
 		reports := w.reports()
 		for id, at := range sent {
 			if len(reports[id]) != 1 || reports[id][0].Status != settled || reported[id].Sub(at) > time.Second {
 				t.Errorf("a payment to the fifth bank was reported after %v: %v", reported[id].Sub(at), reports[id])
 			}
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -46,6 +50,7 @@ func TestSilentBanksLeaveHalfOfTheRoom(t *testing.T) {
 func TestASilentAccountHarmsNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
 		banks := []string{"10000003", "10000004", "10000005", "10000006"}
+
 		var silent []string
 		for _, bank := range banks {
 			silent = append(silent, bank+"/1")
@@ -53,15 +58,18 @@ func TestASilentAccountHarmsNoOther(t *testing.T) {
 		defer w.bank(silent...)()
 		e := w.start(func(c *Config) { c.InFlightMax = 1600 })
 		var sent []string
+
 		for second := range 60 {
 			for i := range 40 {
 				order := w.order()
+
 				order.Payee = account(pix.ISPB(banks[i%len(banks)]), "1")
 				if second < 30 {
 					order.Payee.Ispb = banks[1] // all to one
 				}
 				w.send(order.EndToEndId, order)
 			}
+
 			for _, payer := range []pix.ISPB{"10000001", "10000007"} {
 				for _, bank := range banks {
 					order := w.order()
@@ -73,12 +81,14 @@ func TestASilentAccountHarmsNoOther(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
+
 		reports := w.reports()
 		for i, id := range sent {
 			if len(reports[id]) != 1 || reports[id][0].Status != settled {
 				t.Errorf("payment %d to another account of such a bank: %v", i, reports[id])
 			}
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -96,9 +106,11 @@ func TestSharesHoldInEachOfTwoEngines(t *testing.T) {
 		engines := []*worker{w.start(change), w.start(change)}
 		w.await("both engines", func() bool { return w.members() == 2 })
 		sent := map[string]time.Time{} // by another bank
+
 		for range 30 {
 			for partition := range int32(2) {
 				copied := w.order()
+
 				copied.Payee.Ispb = silent[0]
 				for i := range 60 {
 					w.sendTo(partition, copied.EndToEndId, copied)
@@ -114,15 +126,18 @@ func TestSharesHoldInEachOfTwoEngines(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
+
 		reported, reports := map[string]time.Time{}, w.reports()
 		for _, record := range w.records(stream.Settlements) {
 			reported[string(record.Key)] = record.Timestamp
 		}
+
 		for id, at := range sent {
 			if len(reports[id]) != 1 || reports[id][0].Status != settled || reported[id].Sub(at) > time.Second {
 				t.Errorf("a payment of another bank was reported after %v: %v", reported[id].Sub(at), reports[id])
 			}
 		}
+
 		for _, e := range engines {
 			if _, err := e.end(); err != nil {
 				t.Error(err)

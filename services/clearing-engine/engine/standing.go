@@ -35,8 +35,10 @@ const standingInterval = time.Second
 // watchPartitions reports the partitions that stand still. The others go on.
 func (e *Engine) watchPartitions(ctx context.Context) {
 	seen := map[int32]*progress{}
+
 	for host.Sleep(ctx, standingInterval) {
 		e.assignGrown()
+
 		owned := e.partitions()
 		for number := range seen {
 			if e.partition(number) == nil {
@@ -45,15 +47,18 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 			}
 		}
 		slices.SortFunc(owned, func(a, b *partition) int { return int(a.number - b.number) })
+
 		next := make([]int64, len(owned)) // before the bounds: an end is then never older
 		for i, p := range owned {
 			next[i] = p.orders.at()
 		}
+
 		bounds, err := stream.BoundsOf(ctx, e.direct, stream.Payments)
 		if ctx.Err() != nil {
 			return
 		}
 		var problems []string
+
 		for i, p := range owned {
 			s := seen[p.number]
 			if s == nil {
@@ -63,12 +68,14 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 			offset, why := e.stands(p, s, next[i], bounds[p.number], err == nil, time.Now())
 			e.tell(ctx, p, s, offset, why)
 			e.overtakeIfLate(p, next[i], bounds[p.number].Stable, err == nil)
+
 			value := 0.0
 			if s.standing != "" {
 				problems, value = append(problems, s.standing), 1
 			}
 			e.metrics.standing.WithLabelValues(strconv.Itoa(int(p.number))).Set(value)
 		}
+
 		var standing error
 		if len(problems) > 0 {
 			standing = errors.New(strings.Join(problems, "; "))
@@ -84,15 +91,18 @@ func (e *Engine) stands(p *partition, s *progress, next int64, b stream.Bounds, 
 	if !unfinished {
 		lowest = -1
 	}
+
 	if lowest != s.lowest {
 		s.lowest, s.lowestSince = lowest, now
 	}
 	inTransaction := known && b.Stable <= next && next < b.End
 	payments, bytes := e.room.InFlight()
+
 	wanted := known && next < b.End && 2*payments < e.config.InFlightMax && 2*bytes < e.config.InFlightBytesMax
 	if next != s.next || !inTransaction && !wanted {
 		s.next, s.nextSince = next, now
 	}
+
 	switch {
 	case lowest >= 0 && now.Sub(s.lowestSince) > e.config.Deadline+e.config.StandingAfter:
 		return lowest, "it is not finished"
@@ -102,6 +112,7 @@ func (e *Engine) stands(p *partition, s *progress, next int64, b stream.Bounds, 
 		return next, "it is in a transaction that was not ended: nobody may write to " + stream.Payments +
 			" in a transaction; abort it"
 	}
+
 	return next, fmt.Sprintf("Kafka has records up to offset %d and gives none", b.End-1)
 }
 
@@ -122,6 +133,7 @@ func (e *Engine) tell(ctx context.Context, p *partition, s *progress, offset int
 // examine returns the id of the record at an offset, and what its order waits for.
 func (e *Engine) examine(ctx context.Context, p *partition, offset int64) (id, detail string) {
 	id = "no readable key"
+
 	if key, producer, err := stream.KeyAt(ctx, e.direct, stream.Payments, p.number, offset,
 		e.config.Stream.BatchMax()); err == nil {
 		detail = fmt.Sprintf("; producer id %d", producer)
@@ -129,11 +141,13 @@ func (e *Engine) examine(ctx context.Context, p *partition, offset int64) (id, d
 			id = fmt.Sprintf("%.64q", key)
 		}
 	}
+
 	if offset >= p.orders.at() {
 		return id, detail
 	}
 	answer := make(chan string, 1)
 	p.inbox.put(event{kind: examined, offset: offset, answer: answer})
+
 	select {
 	case detail = <-answer:
 	case <-p.done:
@@ -141,5 +155,6 @@ func (e *Engine) examine(ctx context.Context, p *partition, offset int64) (id, d
 	case <-time.After(standingInterval):
 		detail = ": the partition's goroutine does not answer"
 	}
+
 	return id, detail
 }

@@ -20,20 +20,25 @@ func (e *Engine) start(ctx context.Context) error {
 	if err := e.awaitMarker(ctx); err != nil {
 		return err
 	}
+
 	if err := e.awaitTopics(ctx); err != nil {
 		return err
 	}
+
 	if err := e.awaitLog(ctx); err != nil {
 		return err
 	}
+
 	if e.room.Wait(ctx) == 0 { // an unhealthy engine must not take partitions from the others
 		return ctx.Err()
 	}
+
 	for _, fresh := e.register.Current(); !fresh; _, fresh = e.register.Current() {
 		if !host.Sleep(ctx, tickInterval) {
 			return ctx.Err()
 		}
 	}
+
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(stream.EngineGroup),
 		kgo.ConsumeTopics(stream.Payments),
@@ -67,6 +72,7 @@ func (e *Engine) start(ctx context.Context) error {
 	}
 	var err error
 	e.group, err = stream.Connect(e.config.Stream, e.on.Dial, "clearing-engine-group", e.telemetry, options...)
+
 	return err
 }
 
@@ -81,6 +87,7 @@ func (e *Engine) await(ctx context.Context, need string, try func() (final bool,
 			return err
 		}
 		e.telemetry.Report(need, err)
+
 		if final {
 			return nil
 		}
@@ -103,8 +110,10 @@ func (e *Engine) awaitMarker(ctx context.Context) error {
 			if _, mismatch := errors.AsType[*origin.Mismatch](err); mismatch {
 				return true, err
 			}
+
 			return false, errors.New("its marker is not in the ledger: run bootstrap")
 		}
+
 		return true, nil
 	})
 }
@@ -115,6 +124,7 @@ func (e *Engine) awaitTopics(ctx context.Context) error {
 		if e.whole.Load() == 0 { // watchTopics says which topic is missing
 			return false, errors.New("not all topics are there: run bootstrap")
 		}
+
 		return true, nil
 	})
 }

@@ -63,6 +63,7 @@ func (e *Engine) beginAnew(ctx context.Context, topic string) {
 	switch topic {
 	case stream.AuthorizationRequests: // the client of before would never write to the new topic
 		e.asking.Load().Close() // first: its successor has the same metrics
+
 		client, err := e.connectProducer("clearing-engine-asking")
 		if err != nil {
 			e.fail(err)
@@ -74,6 +75,7 @@ func (e *Engine) beginAnew(ctx context.Context, topic string) {
 			return
 		}
 	}
+
 	for _, p := range e.partitions() {
 		p.inbox.put(event{kind: askAgain})
 	}
@@ -84,6 +86,7 @@ func (e *Engine) readAnew(ctx context.Context) bool {
 	ends, err := stream.Ends(ctx, kadm.NewClient(e.direct), stream.AuthorizationResponses)
 	for ; err != nil; ends, err = stream.Ends(ctx, kadm.NewClient(e.direct), stream.AuthorizationResponses) {
 		e.log.Warn("cannot list the ends of the new topic; trying again", zap.Error(err))
+
 		if !host.Sleep(ctx, time.Second/2) {
 			return false
 		}
@@ -92,6 +95,7 @@ func (e *Engine) readAnew(ctx context.Context) bool {
 	defer e.ownedMu.RUnlock()
 	from := map[int32]kgo.Offset{}
 	e.direct.PurgeTopicsFromConsuming(stream.AuthorizationResponses)
+
 	for number, p := range e.owned {
 		if end, ok := ends.Lookup(stream.AuthorizationResponses, number); ok {
 			p.responses.restart(end.Offset)
@@ -99,6 +103,7 @@ func (e *Engine) readAnew(ctx context.Context) bool {
 		}
 	}
 	e.direct.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.AuthorizationResponses: from})
+
 	return true
 }
 
@@ -107,11 +112,13 @@ func (e *Engine) readAnew(ctx context.Context) bool {
 func (e *Engine) reaches(numbers []int32, responses kadm.ListedOffsets) error {
 	sent := map[string]*kgo.Client{stream.AuthorizationRequests: e.asking.Load(), stream.Settlements: e.direct,
 		stream.DeadLetters: e.direct, stream.Checkpoints: e.direct}
+
 	for _, number := range numbers {
 		if _, ok := responses.Lookup(stream.AuthorizationResponses, number); !ok {
 			return fmt.Errorf("topic %s has no partition %d: a response would not find its engine; run bootstrap",
 				stream.AuthorizationResponses, number)
 		}
+
 		for topic, client := range sent {
 			first, _, _ := client.PartitionLeader(topic, 0)
 			// before anything was sent, the client knows none
@@ -121,6 +128,7 @@ func (e *Engine) reaches(numbers []int32, responses kadm.ListedOffsets) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -147,5 +155,6 @@ func (m wholeMembers) BalanceOrError(topics map[string]int32) (kgo.IntoSyncAssig
 	if of, ok := m.GroupMemberBalancer.(kgo.GroupMemberBalancerOrError); ok {
 		return of.BalanceOrError(topics)
 	}
+
 	return m.Balance(topics), nil
 }

@@ -26,6 +26,7 @@ func (e *Engine) beginAtPositions(_ context.Context,
 			offsets[stream.Payments][number] = kgo.NewOffset().At(p.orders.at())
 		}
 	}
+
 	return offsets, nil
 }
 
@@ -43,8 +44,10 @@ const forgottenLooks = 20
 func (e *Engine) lookAtPositions(ctx context.Context) {
 	tick := time.NewTimer(lookInterval)
 	defer tick.Stop()
+
 	for {
 		var ends kadm.ListedOffsets
+
 		select {
 		case <-ctx.Done():
 			return
@@ -57,13 +60,16 @@ func (e *Engine) lookAtPositions(ctx context.Context) {
 			cancel()
 		}
 		next := restLookInterval
+
 		for _, p := range e.partitions() {
 			e.lookAt(ctx, p, p.orders, ends)
 			e.lookAt(ctx, p, p.responses, ends)
+
 			if r := p.overtaken.reading(); r != nil {
 				e.lookAt(ctx, p, r, ends)
 				e.nextOvertaken(p)
 			}
+
 			if !p.orders.reached(ends) || !p.responses.reached(ends) {
 				next = lookInterval
 			}
@@ -80,6 +86,7 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 	at := r.seen
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+
 	found, err := stream.Look(ctx, r.client, r.topic, r.partition, at, e.config.Stream.BatchMax())
 	if err != nil {
 		e.log.Warn("cannot look at a partition that stands still", zap.String("topic", r.topic),
@@ -92,6 +99,7 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 	defer e.ownedMu.RUnlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	switch {
 	case e.owned[p.number] != p, r.next != at:
 	case found == nil:
@@ -100,6 +108,7 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 			e.log.Warn("a record can be read and is not fetched: fetching it again", zap.String("topic", r.topic),
 				zap.Int32("partition", r.partition), zap.Int64("offset", at))
 		}
+
 		if (r.broken || forgotten) && ends != nil { // at most once a tick: what failed may fail at once again
 			r.goOn(at)
 		}
@@ -119,11 +128,13 @@ func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.
 			p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last},
 				&unreadable{first: first})
 		}
+
 		return
 	}
 	e.rarely.Warn("skipped records that cannot be read; further ones of this second are only counted",
 		zap.String("topic", r.topic), zap.Int32("partition", r.partition),
 		zap.Int64("first_offset", first), zap.Int64("last_offset", last), zap.Error(found.Err))
+
 	if r == p.responses {
 		e.metrics.responses.unreadable.Inc()
 		return
@@ -138,10 +149,12 @@ func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.
 // the engine. of returns which position of a partition met it.
 func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err error, of func(*partition) *position) {
 	var r *position
+
 	p := e.partition(number)
 	if p != nil {
 		r = of(p)
 	}
+
 	switch {
 	case ctx.Err() != nil, errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled): // see room.Polling
 	case topic == stream.Payments && (errors.Is(err, kerr.OffsetOutOfRange) || errors.As(err, new(*kgo.ErrDataLoss))):
@@ -164,10 +177,12 @@ func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err
 func (e *Engine) pause(p *partition, r *position, err error) {
 	e.log.Debug("cannot fetch", zap.String("topic", r.topic), zap.Int32("partition", r.partition), zap.Error(err))
 	e.ownedMu.RLock()
+
 	if e.owned[p.number] == p { // else the pause would meet who has the partition next
 		r.pause()
 	}
 	e.ownedMu.RUnlock()
+
 	select {
 	case e.pausedPosition <- struct{}{}:
 	default:

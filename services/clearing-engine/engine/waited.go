@@ -36,19 +36,23 @@ func (w *waited) younger(next int64, limit, deadline time.Duration, now time.Tim
 	if now.Sub(w.before.at) < deadline/8 {
 		return 0, false
 	}
+
 	age := time.Duration(0)
 	if len(w.ends) > 0 {
 		age = now.Sub(w.ends[0].at)
 	}
 	grows := age >= w.age && next > w.before.offset
+
 	w.before, w.age = endSeen{now, next}, age
 	if !grows || age < limit-limit/8 {
 		return 0, false
 	}
+
 	for _, end := range w.ends {
 		if now.Sub(end.at) >= deadline/4 {
 			to = end.offset
 		}
 	}
+
 	return to, to > next
 }

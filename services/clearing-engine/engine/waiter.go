@@ -16,9 +16,11 @@ func (p *partition) first(a *arrival, again bool) (f *flight, isCopy bool) {
 	if f := p.flights[a.order.ID]; f != nil {
 		return f, true
 	}
+
 	if key := a.kind.key(&a.order); !again && *key != a.order.ID {
 		return p.flights[*key], false
 	}
+
 	return nil, false
 }
 
@@ -27,6 +29,7 @@ func (p *partition) wait(f *flight, a *arrival, isCopy bool) bool {
 	if len(f.waiting) >= p.engine.config.CopiesMax {
 		return false
 	}
+
 	share, taken := p.room.TakeShare(a.order.ID.Payer())
 	if !taken {
 		return false
@@ -35,6 +38,7 @@ func (p *partition) wait(f *flight, a *arrival, isCopy bool) bool {
 		offset: a.record.Offset, digest: a.kind.digest(&a.order), share: share, late: f.payment.Ended(), isCopy: isCopy,
 	})
 	p.free(a.record)
+
 	return true
 }
 
@@ -43,6 +47,7 @@ func (p *partition) endWaiters(f *flight) {
 	if len(f.waiting) == 0 {
 		return
 	}
+
 	own, reported := f.kind.digest(&f.payment.Order), f.payment.Outcome != payment.Outcome{}
 	for _, w := range f.waiting {
 		reason := pix.ReasonNone // it arrives again
@@ -54,6 +59,7 @@ func (p *partition) endWaiters(f *flight) {
 			p.engine.metrics.joined.Inc() // here, as any other end of a waiter is counted by itself
 			w.share.Free()
 			p.finishOffset(w.offset)
+
 			continue
 		case reported: // a report follows every copy
 		case w.late && !f.judgement.decided:
@@ -81,6 +87,7 @@ func (p *partition) slim(f *flight) {
 	if bytes <= slimFrom {
 		return
 	}
+
 	order := &f.payment.Order
 	for _, a := range []*pix.Account{&order.Payer, &order.Payee} { // their texts lie in the record
 		a.ISPB, a.Branch, a.Number = pix.ISPB(strings.Clone(string(a.ISPB))), strings.Clone(a.Branch),
@@ -98,6 +105,7 @@ func conflictOf(k kind, order *pix.Order, reason pix.Reason) *pix.Invalid {
 		detail = fmt.Sprintf("the transfer ids of %s are in the ledger for another EndToEndId; that payment is untouched: pay with a new id",
 			order.ID)
 	}
+
 	return &pix.Invalid{Reason: reason, Field: "end_to_end_id", Detail: detail}
 }
 

@@ -18,16 +18,19 @@ import (
 // letters reads all dead letters, by the offset of their record.
 func (w *world) letters() map[uint64]*pixv1.DeadLetter {
 	found := map[uint64]*pixv1.DeadLetter{}
+
 	for _, record := range w.records(stream.DeadLetters) {
 		letter := &pixv1.DeadLetter{}
 		if err := letter.UnmarshalVT(record.Value); err != nil {
 			w.t.Fatal(err)
 		}
+
 		if found[uint64(letter.Offset)] != nil {
 			w.t.Errorf("record %d has two dead letters", letter.Offset)
 		}
 		found[uint64(letter.Offset)] = letter
 	}
+
 	return found
 }
 
@@ -38,6 +41,7 @@ func (w *world) lettersOf(reason pix.Reason) (n int) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -58,20 +62,24 @@ func TestCopiesOfAPaymentLeaveTheRoomToOthers(t *testing.T) {
 			c.InFlightMax, c.CopiesMax, c.InFlightPayerShare, c.Deadline = 16, 12, 1, 30*time.Second
 		})
 		silent := w.order()
+
 		silent.Payee.Ispb = "10000003"
 		for range 40 {
 			w.send(silent.EndToEndId, silent)
 		}
 		w.await("the dead letters of 27 copies", func() bool { return w.lettersOf(pix.ReasonTooManyCopies) == 27 })
+
 		for range 20 {
 			w.pay()
 		}
 		w.await("the reports of the others", func() bool { return len(w.reports()) == 20 })
 		stop()
 		w.await("the last offset", func() bool { return w.committed() == 60 })
+
 		if reports := w.reports()[silent.EndToEndId]; len(reports) != 1 || reports[0].ReasonCode != "AB03" {
 			t.Errorf("the reports are %v", reports)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -86,6 +94,7 @@ func TestMetricsNameWhoHoldsTheRoomAndWhoIsRefused(t *testing.T) {
 		e := w.start(func(c *Config) { c.CopiesMax, c.InFlightMax, c.InFlightPayerShare = 12, 100, 0.5 })
 		is := func(want map[string]float64) {
 			t.Helper()
+
 			for name, value := range want {
 				w.await(name, func() bool { return w.metric(name) == value })
 			}
@@ -93,6 +102,7 @@ func TestMetricsNameWhoHoldsTheRoomAndWhoIsRefused(t *testing.T) {
 		w.pay()
 		w.await("a payment, by which the bank is met", func() bool { return len(w.reports()) == 1 })
 		order := w.order()
+
 		order.Payee.Ispb = "10000003"
 		for range 40 {
 			w.send(order.EndToEndId, order)
@@ -114,10 +124,12 @@ func TestMetricsNameWhoHoldsTheRoomAndWhoIsRefused(t *testing.T) {
 		w.send(late.EndToEndId, late)
 		is(map[string]float64{`pix_payer_share_taken{by="questions",ispb="10000001"}`: 1})
 		w.ledger.leave()
+
 		for i := range 3 {
 			invented := w.order()
 			invented.EndToEndId = pix.NewEndToEndID(pix.ISPB("9999999"+string(rune('1'+i))), time.Now(),
 				w.random).String()
+
 			invented.Payer.Ispb = invented.EndToEndId[1:9]
 			for range 3 {
 				w.send(invented.EndToEndId, invented)
@@ -125,6 +137,7 @@ func TestMetricsNameWhoHoldsTheRoomAndWhoIsRefused(t *testing.T) {
 		}
 		is(map[string]float64{`pix_payer_share_taken{by="waiting",ispb="other"}`: 6})
 		w.ledger.comeBack()
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -142,9 +155,11 @@ func TestOneLookUpJudgesAllCopies(t *testing.T) {
 		w.await("the report", func() bool { return len(w.reports()[order.EndToEndId]) == 1 })
 		before := len(w.ledger.written())
 		w.ledger.leave()
+
 		for i := range uint64(50) {
 			w.send(order.EndToEndId, copyOf(order, 1000+i))
 		}
+
 		for range 3 {
 			w.send(order.EndToEndId, order)
 		}
@@ -152,26 +167,33 @@ func TestOneLookUpJudgesAllCopies(t *testing.T) {
 		w.ledger.comeBack()
 		w.await("the last offset", func() bool { return w.committed() == 54 })
 		letters := w.letters()
+
 		for i := range uint64(50) {
 			var kept pixv1.PaymentOrder
+
 			letter := letters[i+1]
 			if letter == nil || letter.ReasonCode != "DUPL" {
 				t.Fatalf("the dead letter of record %d is %v", i+1, letter)
 			}
+
 			if err := kept.UnmarshalVT(letter.Payload); err != nil || kept.AmountCentavos != 1000+i {
 				t.Errorf("the dead letter of record %d holds %v (%v)", i+1, &kept, err)
 			}
 		}
+
 		if len(letters) != 50 {
 			t.Errorf("%d dead letters, want 50", len(letters))
 		}
+
 		if reports := w.reports()[order.EndToEndId]; len(reports) != 2 || reports[1].AmountCentavos != 100 ||
 			reports[1].Status != settled {
 			t.Errorf("the reports are %v", reports)
 		}
+
 		if chains := len(w.ledger.written()) - before; chains > 4 {
 			t.Errorf("53 copies cost %d chains", chains)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -197,11 +219,13 @@ func TestAHoldWithoutAVerdictIsNotRemembered(t *testing.T) {
 		w.await("the dead letters", func() bool { return w.lettersOf(pix.ReasonConflict) == 2 })
 		defer w.bank()()
 		w.await("the reports of both partitions", func() bool { return len(w.reports()[order.EndToEndId]) == 2 })
+
 		for _, report := range w.reports()[order.EndToEndId] {
 			if report.Status != settled || report.AmountCentavos != 100 {
 				t.Errorf("a report is %v", report)
 			}
 		}
+
 		if _, err := first.end(); err != nil {
 			t.Error(err)
 		}
@@ -214,6 +238,7 @@ func TestAReturnWaitsForItsPayment(t *testing.T) {
 		e := w.start(func(c *Config) { c.CopiesMax = 3 })
 		payment := w.pay()
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+
 		var returns []pix.ReturnID
 		for range 5 {
 			returns = append(returns, w.giveBack(payment, 10))
@@ -221,15 +246,18 @@ func TestAReturnWaitsForItsPayment(t *testing.T) {
 		w.await("the refusals of two", func() bool { return len(w.reports()) == 2 })
 		defer w.bank()()
 		w.await("the last offset", func() bool { return w.committed() == 6 })
+
 		for i, id := range returns {
 			want := ""
 			if i >= 3 {
 				want = pix.ReasonTooManyReturns.String()
 			}
+
 			if reports := w.reports()[id.String()]; len(reports) != 1 || reports[0].ReasonCode != want {
 				t.Errorf("the reports of return %d are %v, want one with %q", i, reports, want)
 			}
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -240,24 +268,29 @@ func TestAReturnWaitsForItsPayment(t *testing.T) {
 func TestWaitersAreHandedOver(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first := w.start()
+
 		order := w.order()
 		for range 5 {
 			w.send(order.EndToEndId, order)
 		}
+
 		for range 5 {
 			w.send(order.EndToEndId, copyOf(order, 99))
 		}
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
 		time.Sleep(time.Second)
+
 		if _, err := first.end(); err != nil {
 			t.Fatal(err)
 		}
 		defer w.bank()()
 		second := w.start()
 		w.await("the last offset", func() bool { return w.committed() == 10 })
+
 		if n := w.lettersOf(pix.ReasonConflict); n != 5 || len(w.reports()[order.EndToEndId]) != 1 {
 			t.Errorf("%d dead letters, reports %v", n, w.reports())
 		}
+
 		if _, err := second.end(); err != nil {
 			t.Error(err)
 		}
@@ -283,19 +316,23 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 		payment := w.pay()
 		w.await("the payment's report", func() bool { return len(w.reports()) == 1 })
 		w.spend(customerCentavos + 100) // so each return finds the payee short, and burns a slot
+
 		for range ledger.ReturnSlots {
 			id := w.giveBack(payment, 1)
 			w.await("a refusal", func() bool { return len(w.reports()[id.String()]) == 1 })
+
 			if report := w.reports()[id.String()][0]; report.ReasonCode != pix.ReasonPayerShort.String() {
 				t.Fatalf("the report is %v", report)
 			}
 		}
 		burnt := map[tb.Uint128]bool{}
+
 		for _, chain := range w.ledger.written() {
 			if chain[0].Code == ledger.CodeReturnLeg1 {
 				burnt[chain[0].ID] = true
 			}
 		}
+
 		if len(burnt) != ledger.ReturnSlots {
 			t.Fatalf("%d slots are burnt", len(burnt))
 		}
@@ -304,9 +341,11 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 		id := w.giveBack(payment, 1)
 		w.await("the last refusal", func() bool { return len(w.reports()[id.String()]) == 1 })
 		w.ledger.set(func() { lookUps = w.ledger.lookUps - lookUps })
+
 		if report := w.reports()[id.String()][0]; report.ReasonCode != pix.ReasonReturnsUsedUp.String() {
 			t.Errorf("the report is %v", report)
 		}
+
 		if chains = len(w.ledger.written()) - chains; lookUps > 2 || chains != 1 { // one look-up may be the pulse's
 			t.Errorf("%d look-ups and %d chains, want 1 and 1", lookUps, chains)
 		}
@@ -320,8 +359,10 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 		w.ledger.put(ledger.AppendReturnedMark(nil, payment)...)
 		from, to := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"},
 			pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}
+
 		for slot := range ledger.ReturnSlots {
 			content := pix.ReturnContent{Original: payment, AmountCentavos: 1, Reason: pix.ReturnReasons[0]}
+
 			chain := ledger.AppendReturnReserve(nil, pix.NewReturnID("10000002", time.Now(), w.random), content, slot,
 				pix.Content{Payer: from, Payee: to, AmountCentavos: 100}, 60)
 			if failed, err := w.ledger.Client.CreateTransfers(chain); err != nil || len(failed) != len(chain) ||
@@ -331,10 +372,12 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 		}
 		id = w.giveBack(payment, 1)
 		w.await("another refusal", func() bool { return len(w.reports()[id.String()]) == 1 })
+
 		marks := len(w.ledger.of(ledger.CodeBurnt)) - before
 		if marks != ledger.ReturnSlots {
 			t.Errorf("%d marks, want %d", marks, ledger.ReturnSlots)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -344,16 +387,19 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 // large returns an order as a message with 200 kB of a field that nobody knows.
 func (w *world) large(order *pixv1.PaymentOrder) []byte {
 	w.t.Helper()
+
 	value, err := order.MarshalVT()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	value = protowire.AppendTag(value, 1000, protowire.BytesType)
+
 	return protowire.AppendBytes(value, make([]byte, 200_000))
 }
 
 func (w *world) sendValue(key string, value []byte) {
 	w.t.Helper()
+
 	if err := w.client.ProduceSync(w.t.Context(),
 		&kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value}).FirstErr(); err != nil {
 		w.t.Fatal(err)
@@ -364,6 +410,7 @@ func (w *world) sendValue(key string, value []byte) {
 func TestLargeOrdersThatWaitLeaveTheRoomToOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		defer w.bank("10000003")()
+
 		e := w.start(func(c *Config) { c.InFlightBytesMax = 1 << 20 })
 		for range 20 {
 			order := w.order()
@@ -373,10 +420,12 @@ func TestLargeOrdersThatWaitLeaveTheRoomToOthers(t *testing.T) {
 		started := time.Now()
 		id := w.pay()
 		w.await("the report of another payment", func() bool { return len(w.reports()[id.String()]) == 1 })
+
 		if took := time.Since(started); took > 10*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		w.await("the last offset", func() bool { return w.committed() == 21 })
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -399,12 +448,14 @@ func TestALargeOrderBecomesAWholeDeadLetter(t *testing.T) {
 		w.ledger.put(receipt)
 		defer w.bank()()
 		w.await("the last offset", func() bool { return w.committed() == 1 })
+
 		letter := w.letters()[0]
 		if letter == nil || letter.ReasonCode != "DUPL" || int(letter.PayloadSizeBytes) != len(value) ||
 			len(letter.Payload) != stream.DeadLetterPayloadBytesMax {
 			t.Errorf("the dead letter has %d of %d bytes: %.200v", len(letter.GetPayload()),
 				letter.GetPayloadSizeBytes(), letter)
 		}
+
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
@@ -421,8 +472,10 @@ func TestCopiesAreFetchedAgainAcrossUnreadableBatches(t *testing.T) {
 				order := w.order()
 				w.send(order.EndToEndId, order)
 				w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+
 				for i := range uint64(3) {
 					w.send(order.EndToEndId, copyOf(order, 200+i))
+
 					raw, _, _ := batch()
 					if _, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, raw); err != nil {
 						t.Fatal(err)
@@ -433,6 +486,7 @@ func TestCopiesAreFetchedAgainAcrossUnreadableBatches(t *testing.T) {
 				defer w.bank()()
 				w.await("the payment behind them", func() bool { return len(w.reports()[last.String()]) == 1 })
 				w.await("the dead letters of all copies", func() bool { return w.lettersOf(pix.ReasonConflict) == 4 })
+
 				if _, err := e.end(); err != nil {
 					t.Error(err)
 				}

@@ -51,27 +51,32 @@ func newWorldLedger(t *testing.T) *worldLedger {
 		funds = append(funds, tb.Transfer{ID: to, DebitAccountID: from, CreditAccountID: to,
 			Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
 	}
+
 	for i := range worldBanks {
 		bank := pix.ISPB(strconv.Itoa(10_000_001 + i))
 		accounts = append(accounts, ledger.NewAccount(ledger.ReserveAccount(bank)),
 			ledger.NewAccount(ledger.TransitAccount(bank)), ledger.NewAccount(ledger.BooksAccount(bank)))
 		fund(ledger.IssuanceAccount, ledger.ReserveAccount(bank), reserveCentavos)
+
 		for _, number := range []string{"1", "2"} {
 			customer := ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "0001", Number: number})
 			accounts = append(accounts, ledger.NewAccount(customer))
 			fund(ledger.TransitAccount(bank), customer, customerCentavos)
 		}
 	}
+
 	if failed, err := l.CreateAccounts(accounts); err != nil || len(failed) > 0 {
 		t.Fatal(failed, err)
 	}
 	l.put(append(funds, ledger.Marker{Banks: worldBanks}.Transfer())...)
+
 	return l
 }
 
 // put writes transfers past the engines.
 func (l *worldLedger) put(transfers ...tb.Transfer) {
 	l.t.Helper()
+
 	if failed, err := l.Client.CreateTransfers(transfers); err != nil || len(failed) > 0 {
 		l.t.Fatal(failed, err)
 	}
@@ -80,10 +85,12 @@ func (l *worldLedger) put(transfers ...tb.Transfer) {
 // of returns the transfers with a code, oldest first.
 func (l *worldLedger) of(code uint16) []tb.Transfer {
 	l.t.Helper()
+
 	found, err := l.QueryTransfers(tb.QueryFilter{Code: code, Limit: ledgermodel.EventsMax})
 	if err != nil {
 		l.t.Fatal(err)
 	}
+
 	return found
 }
 
@@ -99,6 +106,7 @@ func (l *worldLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEve
 			for transfers[end].TransferFlags().Linked {
 				end++
 			}
+
 			end++
 			if code := transfers[start].Code; code != ledger.CodeClockProbe && code != ledger.CodeOrigin {
 				l.chains = append(l.chains, slices.Clone(transfers[start:end]))
@@ -106,6 +114,7 @@ func (l *worldLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEve
 			start = end
 		}
 	})
+
 	return l.Client.CreateTransfers(transfers)
 }
 
@@ -126,9 +135,11 @@ func (l *worldLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transfe
 	l.mu.Lock()
 	unread := l.unread
 	l.mu.Unlock()
+
 	if unread != nil {
 		<-unread
 	}
+
 	return l.Client.GetAccountTransfers(filter)
 }
 
@@ -149,12 +160,14 @@ func (l *worldLedger) record(act ledger.Act) {
 // for the ledger's numbers.
 func (l *worldLedger) overflow(bank pix.ISPB, centavos uint64) {
 	l.t.Helper()
+
 	transit, err := l.Client.LookupAccounts([]tb.Uint128{ledger.TransitAccount(bank)})
 	if err != nil || len(transit) != 1 {
 		l.t.Fatal(transit, err)
 	}
 	var amount tb.Uint128
 	left := math.MaxUint64 - uint64(ledger.Centavos(transit[0].CreditsPosted)) - centavos + 1
+
 	for i := range amount {
 		amount[i] = 0xff
 		if i < 8 {
@@ -175,6 +188,7 @@ func (l *worldLedger) wait() {
 	l.mu.Lock()
 	absent := l.absent
 	l.mu.Unlock()
+
 	if absent != nil {
 		<-absent
 	}

@@ -48,6 +48,7 @@ func inWorld(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))) // a bubble begins before PIX did
 		w := &world{t: t, ledger: newWorldLedger(t), random: rand.New(rand.NewPCG(1, 2)), log: io.Discard}
+
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, stream.TopicNames()...),
 			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000",
 				"group.initial.rebalance.delay.ms": "0"}),
@@ -68,6 +69,7 @@ func inWorld(t *testing.T, test func(*world)) {
 // takeLedger lets the topics name the ledger, as bootstrap does.
 func (w *world) takeLedger() {
 	w.t.Helper()
+
 	if err := origin.NameLedger(w.t.Context(), w.client, w.ledger.Client, 2); err != nil {
 		w.t.Fatal(err)
 	}
@@ -92,12 +94,14 @@ func (w *world) forget() {
 // checkpoint replaces the checkpoint of partition 0.
 func (w *world) checkpoint(at int64, hint string) {
 	w.t.Helper()
+
 	known, err := origin.ReadCheckpoints(w.t.Context(), w.client)
 	if err == nil {
 		c := known[0]
 		c.Offset, c.Hint = at, hint
 		err = origin.WriteCheckpoints(w.t.Context(), w.client, map[int32]origin.Checkpoint{0: c})
 	}
+
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -113,18 +117,21 @@ func (w *world) rewind(at int64) {
 
 func (w *world) connect(options ...kgo.Opt) *kgo.Client {
 	w.t.Helper()
+
 	client, err := kgo.NewClient(
 		append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(w.network.DialContext),
 			kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	return client
 }
 
 // await returns when a condition is met.
 func (w *world) await(what string, met func() bool) {
 	w.t.Helper()
+
 	for range 1000 {
 		if met() {
 			return
@@ -149,6 +156,7 @@ func (w *world) start(change ...func(*Config)) *worker {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	e.stop = cancel
 	go func() { e.ended <- Run(ctx, config, on, w.ledger) }()
+
 	return e
 }
 
@@ -156,15 +164,18 @@ func (w *world) start(change ...func(*Config)) *worker {
 func (w *world) prepare(change ...func(*Config)) (*Config, host.Host, *worker) {
 	w.t.Helper()
 	config := &Config{}
+
 	config.Telemetry.Address = "127.0.0.1:" + strconv.Itoa(9103+w.engines)
 	if err := settings.Parse(config); err != nil {
 		w.t.Fatal(err)
 	}
+
 	for _, change := range change {
 		change(config)
 	}
 	w.engines++
 	e := &worker{w: w, ended: make(chan error, 1), died: make(chan struct{})}
+
 	return config, host.Host{Listen: w.network.Listen, Dial: w.dial, Now: time.Now, Die: func() {
 		close(e.died)
 	}, Log: w.log}, e
@@ -191,12 +202,14 @@ func (e *worker) end() (time.Duration, error) {
 	started := time.Now()
 	e.stop()
 	err := e.wait()
+
 	return time.Since(started), err
 }
 
 // wait returns the error of the engine's Run.
 func (e *worker) wait() error {
 	e.w.t.Helper()
+
 	select {
 	case err := <-e.ended:
 		return err
@@ -233,6 +246,7 @@ func (w *world) giveBack(original pix.EndToEndID, amount uint64) pix.ReturnID {
 		ReturnId: id.String(), OriginalEndToEndId: original.String(), AmountCentavos: amount, ReasonCode: "MD06",
 		AcceptedAtUnixMs: time.Now().UnixMilli(),
 	}})
+
 	return id
 }
 
@@ -240,10 +254,12 @@ func (w *world) send(key string, order *pixv1.PaymentOrder) { w.sendTo(0, key, o
 
 func (w *world) sendTo(partition int32, key string, order *pixv1.PaymentOrder) {
 	w.t.Helper()
+
 	value, err := order.MarshalVT()
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	if err := w.client.ProduceSync(w.t.Context(),
 		&kgo.Record{Topic: stream.Payments, Partition: partition, Key: []byte(key),
 			Value: value}).FirstErr(); err != nil {
@@ -258,6 +274,7 @@ func (w *world) bank(silent ...string) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		for {
 			fetches := client.PollFetches(context.Background())
 			if fetches.IsClientClosed() {
@@ -270,6 +287,7 @@ func (w *world) bank(silent ...string) (stop func()) {
 					w.t.Error(err)
 					return
 				}
+
 				if slices.Contains(silent, request.Payee.Ispb) ||
 					slices.Contains(silent, request.Payee.Ispb+"/"+request.Payee.Number) {
 					return
@@ -283,12 +301,14 @@ func (w *world) bank(silent ...string) (stop func()) {
 			})
 		}
 	}()
+
 	return func() { client.Close(); <-done }
 }
 
 // reports reads all settlement reports, by the id of their order.
 func (w *world) reports() map[string][]*pixv1.SettlementReport {
 	found := map[string][]*pixv1.SettlementReport{}
+
 	for _, record := range w.records(stream.Settlements) {
 		report := &pixv1.SettlementReport{}
 		if err := report.UnmarshalVT(record.Value); err != nil {
@@ -296,12 +316,14 @@ func (w *world) reports() map[string][]*pixv1.SettlementReport {
 		}
 		found[report.EndToEndId] = append(found[report.EndToEndId], report)
 	}
+
 	return found
 }
 
 // records reads a topic whole.
 func (w *world) records(topic string) []*kgo.Record {
 	w.t.Helper()
+
 	ends, err := kadm.NewClient(w.client).ListEndOffsets(w.t.Context(), topic)
 	if err != nil {
 		w.t.Fatal(err)
@@ -310,37 +332,44 @@ func (w *world) records(topic string) []*kgo.Record {
 	ends.Each(func(o kadm.ListedOffset) { left += int(o.Offset) })
 	client := w.connect(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	defer client.Close()
+
 	var records []*kgo.Record
 	for len(records) < left {
 		records = append(records, client.PollFetches(w.t.Context()).Records()...)
 	}
+
 	return records
 }
 
 // committed returns the committed offset of partition 0.
 func (w *world) committed() int64 {
 	w.t.Helper()
+
 	offsets, err := kadm.NewClient(w.client).FetchOffsetsForTopics(w.t.Context(), stream.EngineGroup, stream.Payments)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // no engine has joined yet
 		w.t.Fatal(err)
 	}
 	offset, _ := offsets.Lookup(stream.Payments, 0)
+
 	return offset.At
 }
 
 // members returns the number of engines that have partitions.
 func (w *world) members() int {
 	w.t.Helper()
+
 	groups, err := kadm.NewClient(w.client).DescribeGroups(w.t.Context(), stream.EngineGroup)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	n := 0
+
 	for _, member := range groups[stream.EngineGroup].Members {
 		if assigned, ok := member.Assigned.AsConsumer(); ok && len(assigned.Topics) > 0 {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -348,24 +377,29 @@ func (w *world) members() int {
 func (w *world) metric(name string) float64 {
 	w.t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: w.network.DialContext}}
+
 	response, err := client.Get("http://127.0.0.1:" + strconv.Itoa(9102+w.engines) + "/metrics")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			if err != nil {
 				w.t.Fatal(err)
 			}
+
 			return n
 		}
 	}
 	w.t.Fatalf("there is no metric %s", name)
+
 	return 0
 }

@@ -159,14 +159,17 @@ func (p *Payment) Reconsider(now time.Time, refusal pix.Reason) Command {
 	if p.step != reserving && p.step != inspecting && p.step != resolving {
 		return p.halt("nothing written")
 	}
+
 	if p.refusal == pix.ReasonTooManyReturns {
 		refusal = cmp.Or(refusal, p.refusal)
 	}
 	p.Outcome, p.refusedLeg = Outcome{}, 0
 	p.judge(now, refusal)
+
 	if p.lookFirst || p.refusal != pix.ReasonNone {
 		return p.to(inspecting, Inspect)
 	}
+
 	return p.to(reserving, Reserve)
 }
 
@@ -204,6 +207,7 @@ func (p *Payment) Reserved(result Reservation) Command {
 		return p.halt("a refusal of phase 1 without a reason")
 	}
 	p.refusedLeg = uint8(result.Leg)
+
 	return p.to(diagnosing, Diagnose)
 }
 
@@ -219,6 +223,7 @@ func (p *Payment) Responded(accepted bool, reason pix.Reason, now time.Time) Com
 		p.Outcome = Outcome{Settled: true}
 		return p.to(resolving, Post)
 	}
+
 	return p.void(reason)
 }
 
@@ -227,6 +232,7 @@ func (p *Payment) Ticked(now time.Time) Command {
 	if p.step != authorizing || !p.due(now) {
 		return Command{Action: Wait}
 	}
+
 	return p.void(pix.ReasonPayeePSPSilent)
 }
 
@@ -250,6 +256,7 @@ func (p *Payment) Resolved(result Resolution) Command {
 	case result == Expired:
 		return p.refuse(pix.ReasonPayeePSPSilent)
 	}
+
 	return p.to(judging, Inspect)
 }
 
@@ -286,18 +293,22 @@ func (p *Payment) Inspected(trace Trace, now time.Time) Command {
 		return p.halt("no verdict, although the verdict id was taken")
 	case trace.Held:
 		p.bringForward(trace.HeldAt, now)
+
 		if p.due(now) {
 			return p.void(pix.ReasonPayeePSPSilent)
 		}
+
 		return p.to(authorizing, Authorize)
 	case !p.lookFirst && p.refusal == pix.ReasonNone:
 		return p.halt("nothing in the ledger, although the ids of phase 1 were taken")
 	case !p.lookFirst:
 		return p.to(diagnosing, Diagnose)
 	}
+
 	if refusal := cmp.Or(p.refusal, trace.Refusal); refusal != pix.ReasonNone {
 		return p.refuse(refusal)
 	}
+
 	return p.to(reserving, Reserve)
 }
 
@@ -324,6 +335,7 @@ func (p *Payment) Diagnosed(accounts Accounts) Command {
 	case p.refusedLeg == 2:
 		return p.refuse(pix.ReasonReserveShort)
 	}
+
 	return p.refuse(pix.ReasonPayeeMissing)
 }
 

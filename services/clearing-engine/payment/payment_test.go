@@ -20,6 +20,7 @@ func order(t interface{ Fatal(...any) }, amount uint64, acceptedAt time.Time) pi
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return pix.Order{ID: id, Content: pix.Content{Payer: payer, Payee: payee, AmountCentavos: amount},
 		AcceptedAt: acceptedAt}
 }
@@ -169,11 +170,13 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 			if command != c.first {
 				t.Fatalf("begins with %+v, want %+v", command, c.first)
 			}
+
 			for i, m := range c.moves {
 				if got := m.step(p); got != m.want {
 					t.Fatalf("move %d: got %+v, want %+v", i+1, got, m.want)
 				}
 			}
+
 			if p.Outcome != c.outcome {
 				t.Fatalf("outcome %+v, want %+v", p.Outcome, c.outcome)
 			}
@@ -200,6 +203,7 @@ func TestDiagnosisOfARefusalWhoseReasonIsLost(t *testing.T) {
 		if got := p.Reserved(Reservation{Leg: c.leg}); got.Action != Diagnose {
 			t.Fatalf("leg %d refused: got %+v, want Diagnose", c.leg, got)
 		}
+
 		if got := p.Diagnosed(c.accounts); got != (Command{Action: Refuse, Reason: c.want}) {
 			t.Errorf("leg %d, %+v: got %+v, want refusal with %s", c.leg, c.accounts, got, c.want)
 		}
@@ -211,11 +215,13 @@ func TestTheImpossibleHalts(t *testing.T) {
 	if got := p.Resolved(Written); got.Action != Halt {
 		t.Errorf("a result of phase 2 before phase 1: got %+v, want Halt", got)
 	}
+
 	if got := p.Diagnosed(allThere); got.Action != Halt {
 		t.Errorf("an unasked diagnosis: got %+v, want Halt", got)
 	}
 	p, _ = begin(t, 100, monday, pix.ReasonNone)
 	p.Reserved(Reservation{Taken: true})
+
 	if got := p.Inspected(Trace{}, monday); got.Action != Halt {
 		t.Errorf("phase 1 exists and cannot be found: got %+v, want Halt", got)
 	}

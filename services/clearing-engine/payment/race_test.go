@@ -35,6 +35,7 @@ func (b *model) reserve(now time.Time) Reservation {
 		return Reservation{Leg: 1, Reason: pix.ReasonPayerShort}
 	}
 	b.held, b.heldAt = true, now
+
 	return Reservation{Held: true}
 }
 
@@ -48,6 +49,7 @@ func (b *model) resolve(o Outcome, receipt bool, now time.Time) Resolution {
 		return Expired
 	}
 	b.verdict = &o
+
 	return Written
 }
 
@@ -56,6 +58,7 @@ func (b *model) trace() Trace {
 	if b.verdict != nil {
 		t.Decided, t.Verdict = true, *b.verdict
 	}
+
 	return t
 }
 
@@ -102,9 +105,11 @@ func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 				t.Fatalf("got %+v for a payment that conflicts with nothing", e.command)
 			}
 		}
+
 		for range rapid.IntRange(1, 60).Draw(t, "moves") {
 			i := rapid.IntRange(0, 1).Draw(t, "engine")
 			e := engines[i]
+
 			switch rapid.SampledFrom([]string{"step", "step", "step", "response", "reject", "clock", "crash"}).Draw(
 				t, "move") {
 			case "step":
@@ -130,6 +135,7 @@ func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 		}
 		// In the end the time is over and all finish.
 		now = now.Add(time.Hour)
+
 		for range 20 {
 			for _, e := range engines {
 				if c := e.payment.Ticked(now); c.Action != Wait {
@@ -138,9 +144,11 @@ func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 				step(e)
 			}
 		}
+
 		if len(reports) == 0 || b.verdict == nil {
 			t.Fatalf("no report although time ran out: engines %+v %+v", engines[0], engines[1])
 		}
+
 		for _, r := range reports {
 			if r != *b.verdict {
 				t.Fatalf("reported %+v, the ledger says %+v (all: %+v)", r, *b.verdict, reports)

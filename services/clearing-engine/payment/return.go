@@ -12,6 +12,7 @@ func BeginReturn(r pix.Return, now time.Time, patience time.Duration, refusal pi
 	p := newPayment(OrderOf(r), now, patience)
 	p.lookFirst = true
 	command := p.Reconsider(now, refusal)
+
 	return p, command
 }
 
@@ -40,6 +41,7 @@ func JudgeReturn(r pix.Return, order *pix.Order, found ReturnTrace) Trace {
 	if found.Settled {
 		order.Payer, order.Payee = found.Original.Payee, found.Original.Payer
 	}
+
 	trace := found.Trace
 	switch {
 	case !found.Settled:
@@ -53,5 +55,6 @@ func JudgeReturn(r pix.Return, order *pix.Order, found ReturnTrace) Trace {
 	case !found.SlotFree:
 		trace.Refusal = pix.ReasonReturnsUsedUp
 	}
+
 	return trace
 }

@@ -14,6 +14,7 @@ func returnOf(t interface{ Fatal(...any) }, suffix string, amount uint64) pix.Re
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return pix.Return{ID: id, AcceptedAt: monday, ReturnContent: pix.ReturnContent{
 		Original: order(t, 100, monday).ID, AmountCentavos: amount, Reason: pix.ReturnReasons[0],
 	}}
@@ -67,13 +68,16 @@ func TestEveryWayIntoAReturn(t *testing.T) {
 	} {
 		r, trace := returnOf(t, "0", 40), settledOriginal(40)
 		c.spoil(&r, &trace)
+
 		p, first := BeginReturn(r, monday, patience, c.refusal)
 		if first != (Command{Action: Inspect}) {
 			t.Fatalf("%s: begins with %+v", name, first)
 		}
+
 		if got := p.Inspected(JudgeReturn(r, &p.Order, trace), monday); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
+
 		if trace.Settled && (p.Order.Payer != payee || p.Order.Payee != payer ||
 			p.Order.AmountCentavos != r.AmountCentavos) {
 			t.Errorf("%s: the money goes as %+v", name, p.Order.Content)
@@ -85,13 +89,16 @@ func TestAReturnWhoseSlotIsTakenLooksAgain(t *testing.T) {
 	r := returnOf(t, "0", 40)
 	p, _ := BeginReturn(r, monday, patience, pix.ReasonNone)
 	p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(100)), monday)
+
 	if got := p.Reserved(Reservation{Taken: true}); got != (Command{Action: Inspect}) {
 		t.Fatalf("got %+v", got)
 	}
+
 	if got := p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(39)),
 		monday); got != (Command{Refuse, pix.ReasonReturnExceeds, ""}) {
 		t.Fatalf("got %+v", got)
 	}
+
 	if got := p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(39)), monday); got.Action != Halt {
 		t.Fatalf("an unasked look-up: got %+v", got)
 	}
@@ -130,8 +137,10 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 			r := &returner{which: which, order: returnOf(t, string(rune('0'+which)), amounts[which]),
 				burnt: map[int]bool{}}
 			r.payment, r.command = BeginReturn(r.order, now, patience, pix.ReasonNone)
+
 			return r
 		}
+
 		var engines []*returner
 		for which := range amounts {
 			engines = append(engines, begin(which), begin(which))
@@ -139,6 +148,7 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 		reports := map[int][]Outcome{}
 		read := func(r *returner) *ReturnTrace {
 			trace, free := settledOriginal(100), -1
+
 			for slot := range len(s.holders) + 1 + len(r.burnt) {
 				switch {
 				case slot < len(s.holders) && s.holders[slot] == r.which:
@@ -151,18 +161,22 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 					free = slot
 				}
 			}
+
 			if !trace.Held {
 				r.slot = free
 			}
+
 			if v, decided := s.verdicts[r.which]; decided {
 				trace.Decided, trace.Verdict, trace.SameContent = true, v, true
 			}
+
 			return &trace
 		}
 		reserve := func(r *returner) Reservation {
 			for len(s.holders) <= r.slot {
 				s.holders = append(s.holders, burnt-1) // free
 			}
+
 			switch held := s.holders[r.slot]; {
 			case held == burnt:
 				r.burnt[r.slot] = true
@@ -174,12 +188,14 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 				short = rapid.Bool().Draw(t, "still short")
 				return Reservation{Leg: 1, Reason: pix.ReasonPayerShort}
 			}
+
 			for _, held := range s.holders {
 				if held == r.which {
 					t.Fatalf("return %d is in two slots: %v", r.which, s.holders)
 				}
 			}
 			s.holders[r.slot], s.heldAt[r.which] = r.which, now
+
 			return Reservation{Held: true}
 		}
 		resolve := func(r *returner) Resolution {
@@ -193,6 +209,7 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 				return Expired
 			}
 			s.verdicts[r.which] = r.payment.Outcome
+
 			return Written
 		}
 		step := func(r *returner) {
@@ -218,9 +235,11 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 				t.Fatalf("got %+v for a return that conflicts with nothing", r.command)
 			}
 		}
+
 		for range rapid.IntRange(1, 120).Draw(t, "moves") {
 			i := rapid.IntRange(0, len(engines)-1).Draw(t, "engine")
 			r := engines[i]
+
 			switch rapid.SampledFrom(
 				[]string{"step", "step", "step", "step", "response", "response", "reject", "clock", "crash"}).Draw(
 				t, "move") {
@@ -241,6 +260,7 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 			}
 		}
 		now = now.Add(time.Hour)
+
 		for range 60 {
 			for _, r := range engines {
 				if c := r.payment.Ticked(now); c.Action != Wait {
@@ -250,20 +270,24 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 			}
 		}
 		var back uint64
+
 		for which, amount := range amounts {
 			verdict, decided := s.verdicts[which]
 			if !decided || len(reports[which]) == 0 {
 				t.Fatalf("return %d has no end: %v, %v", which, s.verdicts, reports)
 			}
+
 			for _, report := range reports[which] {
 				if report != verdict {
 					t.Fatalf("return %d was reported %+v, its verdict is %+v", which, report, verdict)
 				}
 			}
+
 			if verdict.Settled {
 				back += amount
 			}
 		}
+
 		if back > 100 {
 			t.Fatalf("%d given back of 100: %v, %v", back, amounts, s.verdicts)
 		}

@@ -17,25 +17,30 @@ type transition struct{ step, event, command, next string }
 // table reads the table from the package comment.
 func table(t *testing.T) []transition {
 	t.Helper()
+
 	file, err := parser.ParseFile(token.NewFileSet(), "payment.go", nil, parser.ParseComments|parser.PackageClauseOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
 	columns := regexp.MustCompile(` {2,}`)
 	var rows []transition
+
 	for line := range strings.Lines(file.Doc.Text()) {
 		if !strings.HasPrefix(line, "\t") {
 			continue
 		}
+
 		cells := columns.Split(strings.TrimSpace(line), -1)
 		if len(cells) != 4 {
 			t.Fatalf("the table has a row of %d cells: %q", len(cells), line)
 		}
 		rows = append(rows, transition{cells[0], cells[1], cells[2], cells[3]})
 	}
+
 	if len(rows) < 2 || rows[0] != (transition{"step", "event", "command", "next step"}) {
 		t.Fatalf("no table in the package comment: %v", rows)
 	}
+
 	return rows[1:]
 }
 
@@ -68,6 +73,7 @@ func stimuli() []stimulus {
 	inspected := func(event string, prepare func(*Payment), trace Trace, at time.Time) stimulus {
 		return stimulus{event, prepare, func(p *Payment) Command { return p.Inspected(trace, at) }}
 	}
+
 	return []stimulus{
 		reserved("Reserved: held", anyKind, Reservation{Held: true}),
 		reserved("Reserved: taken", anyKind, Reservation{Taken: true}),
@@ -118,6 +124,7 @@ func stimuli() []stimulus {
 // table says, and nothing else.
 func TestTheTableIsTheCode(t *testing.T) {
 	type place struct{ step, event string }
+
 	want := map[place]transition{}
 	for _, row := range table(t) {
 		if at := (place{row.step, row.event}); want[at] != (transition{}) {
@@ -129,6 +136,7 @@ func TestTheTableIsTheCode(t *testing.T) {
 	seen := map[place]bool{}
 	check := func(at place, got transition) {
 		t.Helper()
+
 		row, listed := want[at]
 		if seen[at] = true; !listed {
 			row = transition{at.step, at.event, Halt.String(), at.step}
@@ -136,6 +144,7 @@ func TestTheTableIsTheCode(t *testing.T) {
 				row.command = Wait.String()
 			}
 		}
+
 		if got != row {
 			t.Errorf("%s, %s: the code does %s and goes to %s; the table says %s and %s (listed: %t)", at.step,
 				at.event, got.command, got.next, row.command, row.next, listed)
@@ -147,6 +156,7 @@ func TestTheTableIsTheCode(t *testing.T) {
 	zero, zeroCommand := Begin(order(t, 0, monday), monday, patience, pix.ReasonNone)
 	late, lateCommand := Begin(order(t, 100, monday.Add(-patience)), monday, patience, pix.ReasonNone)
 	returned, returnedCommand := BeginReturn(returnOf(t, "0", 40), monday, patience, pix.ReasonNone)
+
 	refusedReturn, refusedReturnCommand := BeginReturn(returnOf(t, "0", 40), monday, patience, pix.ReasonInactivePSP)
 	for _, begun := range []struct {
 		event   string
@@ -176,6 +186,7 @@ func TestTheTableIsTheCode(t *testing.T) {
 			}
 		}
 	}
+
 	for at := range want {
 		if !seen[at] {
 			t.Errorf("the table has a row that is no event of this test: %v", at)
@@ -188,6 +199,7 @@ func TestEveryActionIsInTheTable(t *testing.T) {
 	for _, row := range table(t) {
 		listed[row.command] = true
 	}
+
 	for action := Wait; action <= Halt; action++ {
 		if !listed[action.String()] {
 			t.Errorf("%s is in no row of the table", action)

@@ -60,6 +60,7 @@ func (p *Part) TakeShare(bank pix.ISPB) (s Share, taken bool) {
 		return Share{}, false
 	}
 	p.shares[h]++
+
 	return Share{p, h}, true
 }
 
@@ -79,6 +80,7 @@ func (s *Share) Free() {
 		return
 	}
 	*s = Share{}
+
 	if p.shares[h]--; p.shares[h] < 0 {
 		broken("a share is freed once: %+v", h)
 	} else if p.shares[h] == 0 {
@@ -101,11 +103,13 @@ func (p *Part) Ask(order *pix.Order, payee Payee, now time.Time) Question {
 	r.Meet(order.Payer.ISPB)
 	r.Meet(order.Payee.ISPB)
 	q := Question{part: p, to: r.psps.of(order.Payee.ISPB)}
+
 	var silent bool
 	if q.asked, silent = q.to.ask(order.ID.Payer().Pack(), payee, r.second(now)); silent {
 		q.charge = p.add(questionsOf(order))
 	}
 	r.awaitBank(1)
+
 	return q
 }
 

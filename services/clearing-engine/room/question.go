@@ -57,6 +57,7 @@ func (q *questions) full(sender uint64, to Payee) (full, silent bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	full = q.senders[sender] >= q.max-q.open || q.silence.isFull(max(0, q.stuck-q.apart))
+
 	return full || q.payees[to].apart && q.apartIsFull(), q.stuck > 0
 }
 
@@ -80,21 +81,25 @@ func (q *questions) ask(sender uint64, to Payee, second int64) (a asked, silent 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.advance(second)
+
 	if q.open == 0 {
 		q.answered = q.second // there was nothing to answer
 	}
 	q.open++
 	q.senders[sender]++
+
 	p := q.payees[to]
 	if p.open == 0 {
 		p.since = q.second
 	}
+
 	if p.open++; p.apart {
 		q.apart++
 	}
 	q.payees[to] = p
 	q.recent[q.second%int64(len(q.recent))]++
 	q.settle()
+
 	return asked{sender, to, q.second}, q.stuck > 0
 }
 
@@ -103,26 +108,32 @@ func (q *questions) end(a asked, second int64, answered bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.advance(second)
+
 	if q.open--; q.open < 0 {
 		broken("payments that wait for a PSP are counted once")
 	}
+
 	if q.senders[a.sender]--; q.senders[a.sender] == 0 {
 		delete(q.senders, a.sender)
 	}
 	p := q.payees[a.payee]
+
 	p.open--
 	if p.apart {
 		q.apart--
 	}
+
 	if answered {
 		if p.apart {
 			q.apart -= p.open
 		}
 		p.apart, p.since, q.answered = false, q.second, q.second
 	}
+
 	if q.payees[a.payee] = p; p.open == 0 {
 		delete(q.payees, a.payee)
 	}
+
 	if q.second-a.second < int64(len(q.recent)) {
 		q.recent[a.second%int64(len(q.recent))]--
 	} else {
@@ -149,6 +160,7 @@ func (q *questions) advance(second int64) {
 	if q.second >= second {
 		return
 	}
+
 	for q.second < second {
 		if q.second++; second-q.second >= int64(len(q.recent)) {
 			q.second = second - int64(len(q.recent)) + 1 // all of recent is old
@@ -161,6 +173,7 @@ func (q *questions) advance(second int64) {
 		q.old += *oldest
 		*oldest = 0
 	}
+
 	if q.waited() > 0 {
 		q.setApart()
 	}
@@ -172,6 +185,7 @@ func (q *questions) waited() int {
 	for second := max(0, q.second-silentSeconds); second < q.second-quietSeconds; second++ {
 		waited += q.recent[second%int64(len(q.recent))]
 	}
+
 	return waited
 }
 
@@ -182,6 +196,7 @@ func (q *questions) settle() {
 		stuck = q.open
 	}
 	q.silence.stuck.Add(int64(stuck - q.stuck))
+
 	switch {
 	case q.stuck == 0 && stuck > 0:
 		q.silence.psps.Add(1)
@@ -208,6 +223,7 @@ func (s *silence) isFull(stuck int) bool {
 		return false
 	}
 	few := s.max / 8
+
 	return int64(stuck) >= s.max/2/psps || s.stuck.Load() >= s.max-few && int64(stuck) >= few/psps
 }
 
@@ -227,6 +243,7 @@ func newPSPs(inFlightMax int, share float64) *psps {
 	if share == 1 {
 		questionsMax = math.MaxInt
 	}
+
 	return &psps{
 		questionsMax: questionsMax, silence: &silence{max: int64(inFlightMax / 2)},
 		questions: map[pix.ISPB]*questions{},
@@ -243,6 +260,7 @@ func (r *Room) Busy(order *pix.Order, payee Payee) bool {
 		return false
 	}
 	full, silent := q.full(order.ID.Payer().Pack(), payee)
+
 	return full || silent && r.shares.usedUp(questionsOf(order))
 }
 
@@ -257,6 +275,7 @@ func (r *Room) Meet(psp pix.ISPB) {
 	p := r.psps
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.questions[psp] == nil {
 		// psp lies in a record, which it would keep alive
 		p.questions[pix.ISPB(strings.Clone(string(psp)))] = &questions{max: p.questionsMax, silence: p.silence,
@@ -276,6 +295,7 @@ func (r *Room) Age(now time.Time) {
 	p, second := r.psps, r.second(now)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
+
 	for _, q := range p.questions {
 		q.age(second)
 	}
@@ -286,6 +306,7 @@ func (r *Room) EachPSP(use func(psp pix.ISPB, open, stuck int)) {
 	p := r.psps
 	p.mu.RLock()
 	defer p.mu.RUnlock()
+
 	for psp, q := range p.questions {
 		open, stuck := q.count()
 		use(psp, open, stuck)

@@ -28,14 +28,17 @@ func (r *Rate) Allow(original pix.EndToEndID, now time.Time) bool {
 	if at.Before(now) {
 		at = now
 	}
+
 	if at.Sub(now) >= r.atOnce {
 		return false
 	}
+
 	r.next[original] = at.Add(r.interval)
 	if len(r.next) >= r.sweepAt {
 		maps.DeleteFunc(r.next, func(_ pix.EndToEndID, at time.Time) bool { return !at.After(now) })
 		const least = 1024
 		r.sweepAt = max(least, 2*len(r.next))
 	}
+
 	return true
 }

@@ -51,6 +51,7 @@ func New(l Limits, started time.Time) *Room {
 		shares: newShares(max(1, int(float64(l.Payments)*l.PayerShare)), l.Payments),
 	}
 	r.changed = sync.NewCond(&r.mu)
+
 	return r
 }
 
@@ -63,12 +64,15 @@ func (r *Room) await(ctx context.Context, left func() int) int {
 	defer stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for ctx.Err() == nil && (r.gateShut || r.closed || left() <= 0 || r.bytes >= r.bytesMax) {
 		r.changed.Wait()
 	}
+
 	if ctx.Err() != nil {
 		return 0
 	}
+
 	return left()
 }
 
@@ -94,6 +98,7 @@ func (r *Room) WaitOvertaken(ctx context.Context) int {
 		if earned := r.earned / overtakenShare; earned >= r.queue()/overtakenParts {
 			most = max(most, earned)
 		}
+
 		return min(r.left(), most)
 	})
 }
@@ -121,6 +126,7 @@ func (r *Room) awaitBank(payments int) {
 	r.mu.Lock()
 	r.waiting += payments
 	r.mu.Unlock()
+
 	if payments > 0 {
 		r.changed.Broadcast() // who waits for what was overtaken may have no use for it
 	}
@@ -136,10 +142,12 @@ func (r *Room) take(payments int, bytes int64) {
 func (r *Room) free(payments int, bytes int64) {
 	r.mu.Lock()
 	r.payments -= payments
+
 	r.bytes -= bytes
 	if r.payments < 0 || r.bytes < 0 {
 		broken("room is freed once: %d payments and %d bytes are taken", r.payments, r.bytes)
 	}
+
 	if r.waiting > r.payments {
 		broken("what waits for a bank has room: %d payments wait and %d have room", r.waiting, r.payments)
 	}
@@ -158,6 +166,7 @@ func (r *Room) Shut(shut bool) {
 // Close closes the gate or ends that, whoever has shut or opened it.
 func (r *Room) Close(closed bool) {
 	r.mu.Lock()
+
 	r.closed = closed
 	if closed && r.stopPolling != nil {
 		r.stopPolling()
@@ -171,9 +180,11 @@ func (r *Room) Polling(ctx context.Context) (context.Context, context.CancelFunc
 	ctx, cancel := context.WithCancel(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.stopPolling = cancel; r.closed {
 		cancel()
 	}
+
 	return ctx, cancel
 }
 
@@ -191,13 +202,16 @@ func (r *Room) second(now time.Time) int64 { return int64(now.Sub(r.started) / t
 func (r *Room) Taken() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	open := 0
 	for _, q := range r.psps.questions {
 		open += q.open + q.apart + len(q.senders) + len(q.payees)
 	}
+
 	if r.payments == 0 && r.bytes == 0 && r.waiting == 0 && r.shares.all == 0 && len(r.shares.taken) == 0 && open == 0 {
 		return ""
 	}
+
 	return fmt.Sprintf("%d payments, %d bytes, %d wait for their bank, shares %v, %d questions", r.payments, r.bytes,
 		r.waiting, r.shares.taken, open)
 }

@@ -17,16 +17,19 @@ func TestPaymentsThatWaitForTheirBankLeaveTheRoomForTheOthers(t *testing.T) {
 			t.Fatalf("room for %d while %d wait for their bank, want 10", left, waiting)
 		}
 		r.take(10, 1)
+
 		if r.left() != 0 {
 			t.Fatalf("room for %d beside 10 that do not wait", r.left())
 		}
 		r.awaitBank(10)
 	}
+
 	if r.left() != 0 {
 		t.Errorf("room for %d beside 100 in flight", r.left())
 	}
 	r.awaitBank(-50) // answered
 	r.free(10, 1)
+
 	if r.left() != -30 {
 		t.Errorf("room for %d with 40 that do not wait", r.left())
 	}
@@ -35,20 +38,24 @@ func TestPaymentsThatWaitForTheirBankLeaveTheRoomForTheOthers(t *testing.T) {
 // A bank's share ends with what holds it, and one bank's share leaves the others theirs.
 func TestSharesAreBounded(t *testing.T) {
 	s := newShares(2, 3)
+
 	one, two, three := holder(1), holder(2), holder(3)
 	for place := range 3 {
 		if took := s.take(one); took != (place < 2) {
 			t.Errorf("a bank may take two places: place %d, %t", place+1, took)
 		}
 	}
+
 	if !s.usedUp(one) {
 		t.Error("its share is used up")
 	}
+
 	if !s.take(two) || s.take(three) || !s.usedUp(three) {
 		t.Error("all banks may take three places")
 	}
 	s.add(one, 1) // a dead letter must be sent
 	s.add(one, -3)
+
 	if !s.take(three) || len(s.taken) != 2 || s.all != 2 {
 		t.Errorf("after all, %d places of %v are taken", s.all, s.taken)
 	}
@@ -68,6 +75,7 @@ func TestAPlaceWakesTheIntake(t *testing.T) {
 		synctest.Wait()
 		r.awaitBank(1)
 		synctest.Wait()
+
 		select {
 		case n := <-most:
 			if n != 1 {
@@ -85,6 +93,7 @@ func TestBrokenRoomIsNoticed(t *testing.T) {
 		t.Helper()
 		defer func() {
 			t.Helper()
+
 			if said, _ := recover().(string); !strings.HasPrefix(said, "broken law: "+law) {
 				t.Errorf("%q is not noticed, but %q", law, said)
 			}

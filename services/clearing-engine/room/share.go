@@ -36,11 +36,13 @@ func newShares(ofOneMax, most int) *shares {
 func (s *shares) take(h holder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.isFull(h) {
 		return false
 	}
 	s.all++
 	s.taken[h]++
+
 	return true
 }
 
@@ -57,6 +59,7 @@ func (s *shares) isFull(h holder) bool { return s.taken[h] >= s.ofOneMax || s.al
 func (s *shares) add(h holder, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.all += n
 	if s.taken[h] += n; s.taken[h] == 0 {
 		delete(s.taken, h)
@@ -69,6 +72,7 @@ func (r *Room) EachShare(use func(bank pix.ISPB, questions bool, places int)) {
 	r.shares.mu.Lock()
 	taken := maps.Clone(r.shares.taken)
 	r.shares.mu.Unlock()
+
 	for h, places := range taken {
 		use(pix.UnpackISPB(uint64(h>>1)), h&1 == 1, places)
 	}

@@ -45,6 +45,7 @@ func (c Config) Validate(loopback bool) error {
 	case c.KeysFile == "" && c.ClientCAFile == "" && !loopback:
 		return errors.New("HTTP_KEYS_FILE and HTTP_TLS_CLIENT_CA_FILE are empty and HTTP_ADDRESS is not on loopback: anyone could pay from every account; give one of them")
 	}
+
 	return nil
 }
 
@@ -64,26 +65,31 @@ type Control struct {
 func New(config Config, now func() time.Time, banks *register.Register) (*Control, error) {
 	c := &Control{certificates: config.ClientCAFile != "", now: now, rate: rate.Limit(config.RateMax),
 		burst: config.BurstMax}
+
 	var err error
 	if config.KeysFile != "" {
 		if c.keys, err = newCredentials(config.KeysFile, banks); err != nil {
 			return nil, fmt.Errorf("HTTP_KEYS_FILE: %w", err)
 		}
 	}
+
 	if config.CertFile == "" {
 		return c, nil
 	}
+
 	own, err := tls.LoadX509KeyPair(config.CertFile, config.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("HTTP_TLS_CERT_FILE %s with HTTP_TLS_KEY_FILE %s: %w", config.CertFile,
 			config.KeyFile, err)
 	}
+
 	c.TLS = &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS13, Time: now}
 	if c.certificates {
 		authorities, err := os.ReadFile(config.ClientCAFile)
 		if err != nil {
 			return nil, fmt.Errorf("HTTP_TLS_CLIENT_CA_FILE: %w", err)
 		}
+
 		c.TLS.ClientCAs = x509.NewCertPool()
 		if !c.TLS.ClientCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("HTTP_TLS_CLIENT_CA_FILE %s holds no certificate in PEM", config.ClientCAFile)
@@ -91,6 +97,7 @@ func New(config Config, now func() time.Time, banks *register.Register) (*Contro
 		// a caller without one may have a key, or only read the description
 		c.TLS.ClientAuth = tls.VerifyClientCertIfGiven
 	}
+
 	return c, nil
 }
 
@@ -104,15 +111,18 @@ func (c *Control) Run(ctx context.Context, log *zap.Logger) {
 // Admit identifies the caller of a request and counts the request against the caller's rate.
 func (c *Control) Admit(r *http.Request) (Caller, *web.Problem) {
 	who, problem := c.identify(r)
+
 	who.address = web.AddressOf(r.RemoteAddr)
 	if problem != nil || who.Holder == "" {
 		return who, problem
 	}
+
 	limiter, known := c.limiters.Load(who.Holder)
 	if !known {
 		limiter, _ = c.limiters.LoadOrStore(who.Holder, rate.NewLimiter(c.rate, c.burst))
 	}
 	who.limiter = limiter.(*rate.Limiter)
+
 	return who, who.TakeTurn()
 }
 
@@ -121,6 +131,7 @@ func (c *Control) identify(r *http.Request) (Caller, *web.Problem) {
 		return Caller{}, nil
 	}
 	var who Caller
+
 	if c.certificates && len(r.TLS.PeerCertificates) > 0 {
 		holder, problem := holderOf(r.TLS.PeerCertificates[0], c.now())
 		if problem != nil {
@@ -128,27 +139,33 @@ func (c *Control) identify(r *http.Request) (Caller, *web.Problem) {
 		}
 		who.Holder = holder
 	}
+
 	header := r.Header.Get("Authorization")
 	if header == "" || c.keys == nil {
 		if who.Holder == "" {
 			return Caller{}, unknown("",
 				"no key and no certificate: send Authorization: Bearer KEY, or call with a participant's certificate")
 		}
+
 		return who, nil
 	}
+
 	scheme, key, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return Caller{}, unknown("invalid_request", "Authorization must be Bearer KEY")
 	}
 	key = strings.TrimSpace(key)
+
 	used, problem := c.keys.admit(key)
 	if problem != nil {
 		return Caller{}, problem
 	}
+
 	if holder := keys.HolderOf(key); who.Holder != "" && who.Holder != holder {
 		return Caller{}, unknown("invalid_token",
 			"the key is not that of "+who.Holder+", whom the certificate names: send one of them, or both of the same holder")
 	}
+
 	return Caller{Holder: keys.HolderOf(key), key: used}, nil
 }
 
@@ -162,20 +179,24 @@ func holderOf(certificate *x509.Certificate, now time.Time) (string, *web.Proble
 		return "", unknown("", "the certificate has expired at "+certificate.NotAfter.UTC().Format(
 			time.RFC3339)+": connect with a new one")
 	}
+
 	for _, uri := range certificate.URIs {
 		name, ours := strings.CutPrefix(uri.String(), CertificateName)
 		if !ours {
 			continue
 		}
+
 		if name == keys.CentralBank {
 			return name, nil
 		}
+
 		if text, participant := strings.CutPrefix(name, "participant:"); participant {
 			if psp, err := pix.ParseISPB(text); err == nil {
 				return string(psp), nil
 			}
 		}
 	}
+
 	return "", unknown("", "the certificate names no participant: it needs the URI "+CertificateName+"participant:ISPB, or "+CertificateName+keys.CentralBank+", among its subject alternative names")
 }
 
@@ -185,6 +206,7 @@ func unknown(code, detail string) *web.Problem {
 	if code != "" {
 		challenge += fmt.Sprintf(`, error=%q`, code)
 	}
+
 	return &web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Status: http.StatusUnauthorized,
 		Field: "Authorization",
 		Rule:  "Bearer KEY, or a client certificate", Detail: detail, Challenge: challenge}

@@ -26,6 +26,7 @@ func TestACertificateExpiresOnAnOpenConnection(t *testing.T) {
 	if holder, problem := holderOf(certificate, certificate.NotAfter); problem != nil || holder != keys.CentralBank {
 		t.Errorf("%q %+v", holder, problem)
 	}
+
 	if _, problem := holderOf(certificate, certificate.NotAfter.Add(time.Second)); problem == nil ||
 		problem.Status != http.StatusUnauthorized {
 		t.Errorf("%+v", problem)

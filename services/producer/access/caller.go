@@ -32,6 +32,7 @@ func (c Caller) TakeTurn() *web.Problem {
 	if c.limiter == nil || c.limiter.Allow() {
 		return nil
 	}
+
 	return &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests,
 		RetryAfter: time.Second,
 		Rule: fmt.Sprintf("at most %v requests and lines of batches a second (CALLER_RATE_MAX), %d at once (CALLER_BURST_MAX)",
@@ -44,6 +45,7 @@ func (c Caller) Ended() *web.Problem {
 	if c.key == nil || c.key.ctx.Err() == nil {
 		return nil
 	}
+
 	return unknown("invalid_token", "the key was revoked, or the register cannot be read: send one that is in use")
 }
 
@@ -55,6 +57,7 @@ func (c Caller) ReadsOf(field, psp string) *web.Problem {
 	if c.seesAll() || c.Holder == psp {
 		return nil
 	}
+
 	return c.Deny(field, psp, "a participant reads only what is its own")
 }
 
@@ -68,6 +71,7 @@ func (c Caller) ReadsPayment(id pix.EndToEndID, payee string) *web.Problem {
 	problem := c.Deny("end_to_end_id", id.String(),
 		"a participant reads only payments that it pays, and those that it receives once the ledger holds money for them")
 	problem.EndToEndID = id.String()
+
 	return problem
 }
 
@@ -82,6 +86,7 @@ func (c Caller) ReadsReturn(id pix.ReturnID, payee, original string) *web.Proble
 		strings.HasPrefix(original, "E"+c.Holder) {
 		return nil
 	}
+
 	return c.Deny("return_id", id.String(),
 		"a participant reads only returns that it makes, and those of payments that it has paid once the ledger holds money for them or has decided them")
 }
@@ -94,6 +99,7 @@ func (c Caller) Pays(payer, endToEndID string) *web.Problem {
 	}
 	problem := c.Deny("payer.ispb", payer, "a participant pays only from accounts of its own customers")
 	problem.EndToEndID = endToEndID
+
 	return problem
 }
 
@@ -102,6 +108,7 @@ func (c Caller) GivesBack(id pix.ReturnID) *web.Problem {
 	if c.Holder == "" || c.Holder == string(id.PSP()) {
 		return nil
 	}
+
 	return c.Deny("return_id", id.String(), "a participant gives back only what its own customers received")
 }
 
@@ -111,6 +118,7 @@ func (c Caller) Received(original, payee string) *web.Problem {
 	if c.Holder == "" || payee != "" && c.Holder == payee {
 		return nil
 	}
+
 	return c.Deny("original_end_to_end_id", original,
 		"a participant gives back only payments that its own customers received, once the ledger holds money for them")
 }
@@ -139,6 +147,7 @@ func OwnParticipant(c Caller, r *http.Request) *web.Problem {
 	if participant == "" {
 		return nil
 	}
+
 	return c.ReadsOf("participant", participant)
 }
 
@@ -147,6 +156,7 @@ func ActsOnParticipant(c Caller, r *http.Request) *web.Problem {
 	if psp := r.PathValue("ispb"); !c.seesAll() && c.Holder != psp {
 		return c.Deny("ispb", psp, "only the central bank acts on other participants")
 	}
+
 	return nil
 }
 
@@ -156,10 +166,12 @@ func (c Caller) ActsAs(act string, ofKey bool) (holder string, problem *web.Prob
 	if c.seesAll() {
 		return keys.CentralBank, nil
 	}
+
 	if !ofKey {
 		return "", c.Deny("act", act,
 			"a participant names and revokes its own keys; the central bank does all other acts on participants")
 	}
+
 	return c.Holder, nil
 }
 
@@ -168,6 +180,7 @@ func OwnQuestions(c Caller, r *http.Request) *web.Problem {
 	if psp := r.PathValue("ispb"); c.Holder != "" && c.Holder != psp {
 		return c.Deny("ispb", psp, "a participant is asked about its own customers only, and answers for itself")
 	}
+
 	return nil
 }
 
@@ -177,6 +190,7 @@ func OwnAccounts(c Caller, r *http.Request) *web.Problem {
 	if psp := r.PathValue("ispb"); c.Holder != "" && c.Holder != psp {
 		return c.Deny("ispb", psp, "a participant acts only on accounts of its own customers")
 	}
+
 	return nil
 }
 
@@ -185,6 +199,7 @@ func CentralBankOnly(c Caller, r *http.Request) *web.Problem {
 	if c.seesAll() {
 		return nil
 	}
+
 	return c.Deny("path", r.URL.Path, "only the central bank reads what is about all participants")
 }
 
@@ -208,9 +223,11 @@ func (c Caller) Serve(handler http.HandlerFunc, w http.ResponseWriter, r *http.R
 	stop := context.AfterFunc(c.key.ctx, func() {
 		defer close(stopped)
 		cancel()
+
 		control, deadline := http.NewResponseController(w), time.Now().Add(lastWrite)
 		for {
 			_ = control.SetWriteDeadline(deadline) // again and again: a handler that has not noticed sets its own
+
 			select {
 			case <-served:
 				return

@@ -55,6 +55,7 @@ func newCredentials(file string, banks *register.Register) (*credentials, error)
 	}
 	c := &credentials{banks: banks, file: watched, begun: map[holding]*begun{}}
 	c.centralBank, err = watched.Now()
+
 	return c, err
 }
 
@@ -64,6 +65,7 @@ func (c *credentials) admit(key string) (*begun, *web.Problem) {
 	h := holding{keys.HolderOf(key), keys.DigestOf(key)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	used, fresh := c.uses(h)
 	switch {
 	case h.holder != keys.CentralBank && !fresh:
@@ -73,12 +75,14 @@ func (c *credentials) admit(key string) (*begun, *web.Problem) {
 	case !used:
 		return nil, unknown("invalid_token", "the key is not known: send one that is in use")
 	}
+
 	b := c.begun[h]
 	if b == nil {
 		b = &begun{}
 		b.ctx, b.end = context.WithCancel(context.Background())
 		c.begun[h] = b
 	}
+
 	return b, nil
 }
 
@@ -89,21 +93,25 @@ func (c *credentials) uses(h holding) (used, fresh bool) {
 		return keys.OneOf(c.centralBank, h.digest), fresh
 	}
 	bank := state.Participant(pix.ISPB(h.holder))
+
 	return bank != nil && keys.OneOf(bank.Keys, ledger.ActDigest(h.digest)), fresh
 }
 
 func (c *credentials) run(ctx context.Context, log *zap.Logger) {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
+
 	for read := time.Now(); ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+
 		if _, fresh := c.banks.Current(); fresh {
 			read = time.Now()
 		}
+
 		if err := c.sweep(time.Since(read) > unreadFor); err != nil {
 			log.Error("HTTP_KEYS_FILE has changed and cannot be read: the keys of before stay in use", zap.Error(err))
 		}
@@ -115,6 +123,7 @@ func (c *credentials) sweep(unread bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var err error
+
 	c.centralBank, err = c.file.Now()
 	for h, b := range c.begun {
 		if used, _ := c.uses(h); !used || unread && h.holder != keys.CentralBank {
@@ -122,5 +131,6 @@ func (c *credentials) sweep(unread bool) error {
 			delete(c.begun, h)
 		}
 	}
+
 	return err
 }

@@ -34,18 +34,22 @@ var accountActs = []ledger.ActKind{ledger.AccountOpened, ledger.AccountBlocked, 
 // OnAccount answers PUT /v1/accounts/{ispb}/{branch}/{number}/acts/{actId}.
 func (a *Acts) OnAccount(r *http.Request) (done AccountActDone, problem *web.Problem) {
 	var body AccountAct
+
 	id, problem := a.receive(r, &body)
 	if problem != nil {
 		return done, problem
 	}
+
 	account, problem := query.AccountIn(r)
 	if problem != nil {
 		return done, problem
 	}
+
 	q := request{holder: string(account.ISPB), id: id, act: ledger.Act{Bank: account.ISPB, Account: account}}
 	if q.act.Kind, problem = kindOf(body.Act, accountActs); problem != nil {
 		return done, problem
 	}
+
 	switch {
 	case q.act.Kind.MovesMoney():
 		problem = setAmount(&q.act, body.AmountCentavos)
@@ -54,16 +58,20 @@ func (a *Acts) OnAccount(r *http.Request) (done AccountActDone, problem *web.Pro
 	case q.act.Kind == ledger.AccountOpened:
 		q.creates = []tb.Account{query.OpenedBy(account, q.record())}
 	}
+
 	if problem != nil {
 		return done, problem
 	}
+
 	ctx := query.Paying(r.Context())
 	if done.Act, problem = a.do(ctx, q); problem != nil {
 		return done, problem
 	}
+
 	if problem = a.ledger.Reach(ctx, done.Act.At); problem == nil {
 		done.Account, problem = a.ledger.AccountNow(ctx, account)
 	}
+
 	return done, unknownFate(q, problem)
 }
 
@@ -73,6 +81,7 @@ func (a *Acts) tooManyNotOpen(state *register.State, act ledger.Act) *web.Proble
 	if bank == nil || bank.NotOpen < a.config.NotOpenMax || state.Account(act.Account) != register.Open {
 		return nil
 	}
+
 	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too many are not open", Status: http.StatusConflict,
 		Field: "account", Value: field.AccountOf(act.Account),
 		Rule: fmt.Sprintf("at most %d accounts of a participant that are blocked or closed (ACCOUNTS_NOT_OPEN_MAX)",
@@ -85,8 +94,10 @@ func kindOf(name string, kinds []ledger.ActKind) (ledger.ActKind, *web.Problem) 
 	for _, kind := range kinds {
 		names = append(names, query.ActNames[kind])
 	}
+
 	if i := slices.Index(names, name); i >= 0 {
 		return kinds[i], nil
 	}
+
 	return 0, invalid("act", name, "one of "+strings.Join(names, ", "))
 }

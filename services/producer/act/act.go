@@ -63,10 +63,12 @@ func (a *Acts) receive(r *http.Request, body any) (id string, problem *web.Probl
 	if problem := a.takeTurn(access.Of(r)); problem != nil { // before any work
 		return "", problem
 	}
+
 	id = r.PathValue("actId")
 	if err := ledger.CheckActID(id); err != nil {
 		return id, field.Invalid("", "act_id", id, pix.ReasonMalformed, err.Error())
 	}
+
 	return id, field.ReadJSON(r.Body, body)
 }
 
@@ -80,6 +82,7 @@ func (a *Acts) takeTurn(who access.Caller) *web.Problem {
 	}
 	problem := &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests,
 		Detail: who.Name() + " acts too often: nothing was done, send it again after a pause"}
+
 	switch {
 	case !of.(turns).second.Allow():
 		problem.RetryAfter = time.Second
@@ -91,6 +94,7 @@ func (a *Acts) takeTurn(who access.Caller) *web.Problem {
 	default:
 		return nil
 	}
+
 	return problem
 }
 
@@ -109,35 +113,43 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 	if done, there, problem := a.before(ctx, q); there || problem != nil {
 		return done, problem
 	}
+
 	accounts, problem := a.accounts(ctx, q)
 	if problem != nil {
 		return query.Act{}, problem
 	}
+
 	if problem := tooMuch(q, accounts); problem != nil {
 		return query.Act{}, problem
 	}
+
 	if problem := a.permitted(ctx, q.act); problem != nil {
 		return query.Act{}, problem
 	}
+
 	if problem := a.create(ctx, q); problem != nil {
 		return query.Act{}, problem
 	}
+
 	result, problem := a.write(ctx, q, accounts)
 	if problem != nil {
 		return query.Act{}, problem
 	}
+
 	switch {
 	case result.OK(), result.Exists():
 		done, there, problem := a.before(ctx, q)
 		if !there && problem == nil { // the money's id exists, and is of something else
 			problem = used(q)
 		}
+
 		return done, unknownFate(q, problem)
 	case result.Status == tb.TransferExceedsCredits:
 		return query.Act{}, short(q)
 	case result.Status == tb.TransferIDAlreadyFailed:
 		return query.Act{}, burnt(q)
 	}
+
 	return query.Act{}, &web.Problem{Type: web.Kind("act-refused"), Title: "The ledger refuses the act",
 		Status: http.StatusConflict, Field: "act_id", Value: q.id,
 		Detail: fmt.Sprintf("the ledger says %v: nothing was done; tell the operator", result.Status)}
@@ -152,15 +164,18 @@ func (a *Acts) permitted(ctx context.Context, act ledger.Act) *web.Problem {
 		if problem != nil {
 			return problem
 		}
+
 		if act.Kind.MovesMoney() {
 			return query.NotOpen(state, "account", act.Account)
 		}
+
 		return a.tooManyNotOpen(state, act)
 	case act.Kind.HasDigest():
 		state, problem := a.ledger.NewestRegister(ctx) // a key named a moment ago may be revoked
 		if problem != nil {
 			return problem
 		}
+
 		return digestRefused(state, act)
 	default:
 		return nil
@@ -174,10 +189,12 @@ func (a *Acts) before(ctx context.Context, q request) (done query.Act, there boo
 	if problem != nil || len(found) == 0 {
 		return done, false, problem
 	}
+
 	act, at, err := ledger.ActOf(found[0])
 	if err != nil || act != q.act {
 		return done, false, used(q)
 	}
+
 	return query.ActOf(found[0], act, at), true, nil
 }
 
@@ -189,6 +206,7 @@ func (a *Acts) accounts(ctx context.Context, q request) (map[tb.Uint128]tb.Accou
 		if problem == nil && !joined {
 			problem = query.UnknownParticipant(string(q.act.Bank))
 		}
+
 		if problem != nil {
 			return nil, problem
 		}
@@ -196,26 +214,31 @@ func (a *Acts) accounts(ctx context.Context, q request) (map[tb.Uint128]tb.Accou
 	ids := []tb.Uint128{ledger.RegisterAccount, ledger.AllowanceAccount(q.act.Bank, ledger.Day),
 		ledger.AllowanceAccount(q.act.Bank, ledger.Night),
 		ledger.TransitAccount(q.act.Bank), ledger.IssuanceAccount}
+
 	customer := q.act.Kind.OfAccount() && q.act.Kind != ledger.AccountOpened
 	if customer {
 		ids = append(ids, ledger.CustomerAccount(q.act.Account))
 	}
+
 	accounts, problem := a.ledger.FindAccounts(ctx, ids...)
 	if problem != nil {
 		return nil, problem
 	}
 	_, registered := accounts[ledger.RegisterAccount]
+
 	window, capped := q.window()
 	if _, there := accounts[ledger.AllowanceAccount(q.act.Bank, window)]; !registered || capped && !there {
 		return nil, &web.Problem{Type: web.Kind("no-register"), Title: "No register",
 			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "nothing was done: the ledger has no register of acts; run bootstrap, which adds it to an older ledger"}
 	}
+
 	if customer {
 		if _, there := accounts[ledger.CustomerAccount(q.act.Account)]; !there {
 			return nil, query.UnknownAccount(q.act.Account)
 		}
 	}
+
 	return accounts, nil
 }
 
@@ -224,12 +247,14 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 	if len(q.creates) == 0 {
 		return nil
 	}
+
 	results, problem := write(ctx, a, q, func(c tigerbeetle.Client) ([]tb.AccountEventResult, error) {
 		return c.CreateAccounts(q.creates)
 	})
 	if problem != nil {
 		return problem
 	}
+
 	for _, result := range results {
 		// imported: the ledger compares no more
 		if wanted := q.creates[result.Index]; result.Result == tb.AccountExistsWithDifferentFlags {
@@ -237,6 +262,7 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 			if problem != nil {
 				return unknownFate(q, problem)
 			}
+
 			if is := found[wanted.ID]; is.AccountFlags().Imported {
 				result.Result = tb.AccountExists
 				if is.UserData128 != wanted.UserData128 || is.UserData64 != wanted.UserData64 {
@@ -244,6 +270,7 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 				}
 			}
 		}
+
 		switch {
 		case result.Result == tb.AccountExists:
 		case result.Index == 0 &&
@@ -257,6 +284,7 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 					ledger.AccountName(q.creates[result.Index].ID))}
 		}
 	}
+
 	return nil
 }
 
@@ -268,24 +296,29 @@ const adjustmentsMax = 20
 func (a *Acts) write(ctx context.Context, q request, accounts map[tb.Uint128]tb.Account) (ledger.Result, *web.Problem) {
 	for range adjustmentsMax {
 		chain := ledger.AppendAct(nil, q.holder, q.id, q.act)
+
 		acted := len(chain)
 		if window, capped := q.window(); capped {
 			chain = ledger.GrantOf(accounts[ledger.AllowanceAccount(q.act.Bank, window)]).AppendAdjustment(chain,
 				q.act.Centavos)
 		}
+
 		results, problem := write(ctx, a, q, func(c tigerbeetle.Client) ([]tb.TransferEventResult, error) {
 			return c.CreateTransfers(chain)
 		})
 		if problem != nil {
 			return ledger.Result{}, problem
 		}
+
 		if result := ledger.ResultOf(chain, 0, results); !result.Exists() || result.Index < acted {
 			return result, nil
 		}
+
 		if accounts, problem = a.accounts(ctx, q); problem != nil {
 			return ledger.Result{}, problem
 		}
 	}
+
 	return ledger.Result{}, &web.Problem{Type: web.Kind("busy"), Title: "The allowance changes too fast",
 		Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: "nothing was done: others adjust the bank's allowance all the time; send the same again"}
@@ -296,6 +329,7 @@ func (q request) window() (window ledger.Window, capped bool) {
 	if q.act.Kind == ledger.NightCapped {
 		window = ledger.Night
 	}
+
 	return window, q.act.WindowSeconds > 0 && q.act.Centavos > 0
 }
 
@@ -312,6 +346,7 @@ func short(q request) *web.Problem {
 	if q.act.Kind == ledger.Withdrawal {
 		from = "account " + q.act.Account.String()
 	}
+
 	return &web.Problem{Type: web.Kind("act-refused"), Title: "Not enough", Status: http.StatusUnprocessableEntity,
 		Field: "amount_centavos", Value: q.act.Centavos,
 		Rule:   "at most what is available: posted less what payments under way hold",
@@ -323,6 +358,7 @@ func tooMuch(q request, accounts map[tb.Uint128]tb.Account) *web.Problem {
 	var owed tb.Account
 	var most int64
 	var of string
+
 	switch q.act.Kind {
 	case ledger.Deposit: // what transit owes is what customers have
 		owed, most, of = accounts[ledger.TransitAccount(q.act.Bank)], ledger.CustomersCentavosMax,
@@ -332,10 +368,12 @@ func tooMuch(q request, accounts map[tb.Uint128]tb.Account) *web.Problem {
 	default:
 		return nil
 	}
+
 	has := ledger.Less(owed.DebitsPosted, owed.CreditsPosted)
 	if has <= most-q.act.Centavos {
 		return nil
 	}
+
 	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too much", Status: http.StatusUnprocessableEntity,
 		Field: "amount_centavos", Value: q.act.Centavos,
 		Rule:   fmt.Sprintf("at most %d centavos in %s", most, of),
@@ -359,6 +397,7 @@ func taken(q request) *web.Problem {
 			"an account is opened once; reopen opens one that was blocked or closed"
 		problem.Detail = "the account exists already, and another act opened it: nothing was done"
 	}
+
 	return problem
 }
 
@@ -369,6 +408,7 @@ func write[O any](ctx context.Context, a *Acts, q request,
 	if problem != nil && problem.Status == http.StatusTooManyRequests { // it was not sent
 		return nil, problem
 	}
+
 	return results, unknownFate(q, problem)
 }
 
@@ -379,6 +419,7 @@ func unknownFate(q request, problem *web.Problem) *web.Problem {
 		problem.Status != http.StatusTooManyRequests {
 		return problem
 	}
+
 	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable,
 		RetryAfter: time.Second, Field: "act_id", Value: q.id,
 		Detail: "the ledger did not answer in time, or another question of the caller had its turn, and the act may have been done or not: send the same again with this act_id, which is safe"}

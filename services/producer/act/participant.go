@@ -50,32 +50,40 @@ const (
 // OnParticipant answers PUT /v1/participants/{ispb}/acts/{actId}.
 func (a *Acts) OnParticipant(r *http.Request) (done ParticipantActDone, problem *web.Problem) {
 	var body ParticipantAct
+
 	id, problem := a.receive(r, &body)
 	if problem != nil {
 		return done, problem
 	}
 	q := request{id: id}
+
 	ofKey := body.Act == query.ActNames[ledger.KeyNamed] || body.Act == query.ActNames[ledger.KeyRevoked]
 	if q.holder, problem = access.Of(r).ActsAs(body.Act, ofKey); problem != nil {
 		return done, problem
 	}
+
 	q.act.ByCentralBank = q.holder == keys.CentralBank
 	if q.act.Bank, problem = query.ISPBOf(r); problem != nil {
 		return done, problem
 	}
+
 	if problem = body.fill(&q.act); problem != nil {
 		return done, problem
 	}
+
 	if q.act.Kind == ledger.Joined {
 		q.creates = accountsOfParticipant(q)
 	}
+
 	ctx := query.Paying(context.WithoutCancel(r.Context())) // who revokes the own key is answered, too
 	if done.Act, problem = a.do(ctx, q); problem != nil {
 		return done, problem
 	}
+
 	if problem = a.ledger.Reach(ctx, done.Act.At); problem == nil {
 		done.Participant, problem = a.ledger.ParticipantNow(ctx, q.act.Bank)
 	}
+
 	return done, unknownFate(q, problem)
 }
 
@@ -84,11 +92,13 @@ func accountsOfParticipant(q request) []tb.Account {
 	psp := q.act.Bank
 	books := ledger.NewAccount(ledger.BooksAccount(psp))
 	books.UserData128 = q.record()
+
 	accounts := []tb.Account{books}
 	for _, id := range []tb.Uint128{ledger.ReserveAccount(psp), ledger.TransitAccount(psp),
 		ledger.AllowanceAccount(psp, ledger.Day), ledger.AllowanceAccount(psp, ledger.Night)} {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
+
 	return accounts
 }
 
@@ -97,6 +107,7 @@ func (b *ParticipantAct) fill(act *ledger.Act) (problem *web.Problem) {
 	if act.Kind, problem = kindOf(b.Act, participantActs); problem != nil {
 		return problem
 	}
+
 	outflow := act.Kind == ledger.DayCapped || act.Kind == ledger.NightCapped
 	switch {
 	case !act.Kind.MovesMoney() && b.AmountCentavos != 0:
@@ -119,16 +130,20 @@ func (b *ParticipantAct) fill(act *ledger.Act) (problem *web.Problem) {
 		return invalid("cap_centavos", *b.CapCentavos, capRule)
 	}
 	act.Centavos = int64(*b.CapCentavos)
+
 	if !outflow {
 		return nil
 	}
+
 	if act.Centavos == 0 && b.WindowSeconds == 0 {
 		b.WindowSeconds = ledger.WindowSecondsMin
 	}
+
 	if b.WindowSeconds < ledger.WindowSecondsMin || b.WindowSeconds > ledger.WindowSecondsMax {
 		return invalid("window_seconds", b.WindowSeconds, windowRule)
 	}
 	act.WindowSeconds = uint32(b.WindowSeconds)
+
 	return nil
 }
 
@@ -138,6 +153,7 @@ func setAmount(act *ledger.Act, centavos uint64) *web.Problem {
 		return invalid("amount_centavos", centavos, amountRule)
 	}
 	act.Centavos = int64(centavos)
+
 	return nil
 }
 
@@ -149,6 +165,7 @@ func setDigest(act *ledger.Act, text string) *web.Problem {
 		return invalid("digest", text, digestRule)
 	}
 	act.Digest = ledger.ActDigest(digest)
+
 	return nil
 }
 
@@ -158,6 +175,7 @@ func setDigest(act *ledger.Act, text string) *web.Problem {
 func digestRefused(state *register.State, act ledger.Act) *web.Problem {
 	refused := &web.Problem{Type: web.Kind("act-refused"), Status: http.StatusConflict, Field: "digest",
 		Value: hex.EncodeToString(act.Digest[:])}
+
 	bank, inUse := state.Participant(act.Bank), 0
 	switch {
 	case bank == nil: // a reading from before it joined
@@ -179,11 +197,13 @@ func digestRefused(state *register.State, act ledger.Act) *web.Problem {
 			}
 		}
 	}
+
 	if inUse < register.KeysMax {
 		return nil
 	}
 	refused.Title, refused.Rule = "Too many in use",
 		fmt.Sprintf("at most %d keys, and %[1]d seals, of a participant in use", register.KeysMax)
 	refused.Detail = "nothing was done: revoke one that is not needed, then repeat this act"
+
 	return refused
 }

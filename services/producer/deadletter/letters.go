@@ -55,6 +55,7 @@ func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dia
 	if _, err := l.register.Newer(ctx); err != nil { // ctx has ended
 		return
 	}
+
 	client, err := stream.Connect(kafka, dial, "producer-dead-letters", t, kgo.ConsumeTopics(stream.DeadLetters),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd().Relative(-readMax)), kgo.FetchMaxBytes(4<<20),
 		kgo.FetchMaxPartitionBytes(1<<20))
@@ -64,11 +65,13 @@ func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dia
 	}
 	defer client.Close()
 	failing := false
+
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+
 		err := fetches.Err()
 		if err != nil && !failing {
 			t.Log.Warn("cannot read dead letters, trying again", zap.Error(err))
@@ -85,20 +88,24 @@ func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dia
 // take reads a record. It is false for a dead letter that names no payment or return.
 func (l *Letters) take(record *kgo.Record) (pix.EndToEndID, bool) {
 	var letter pixv1.DeadLetter
+
 	var message pixv1.PaymentOrder
 	if letter.UnmarshalVT(record.Value) != nil || letter.Topic != stream.Payments ||
 		message.UnmarshalVT(letter.Payload) != nil {
 		return pix.EndToEndID{}, false
 	}
+
 	text, amount := message.EndToEndId, message.AmountCentavos
 	if back := message.ReturnOrder; back != nil {
 		text, amount = back.ReturnId, back.AmountCentavos
 	}
+
 	id, err := pix.ParsePaymentOrReturnID(text)
 	if err != nil {
 		return id, false
 	}
 	l.keep(id, Letter{letter.ReasonCode, amount, record.Timestamp.UTC()})
+
 	return id, true
 }
 
@@ -109,11 +116,13 @@ func (l *Letters) keep(id pix.EndToEndID, letter Letter) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	of := l.banks[id.Payer()]
 	if of == nil {
 		of = &generations{young: map[pix.EndToEndID]Letter{}}
 		l.banks[id.Payer()] = of
 	}
+
 	if len(of.young) >= keptMax {
 		of.old, of.young = of.young, map[pix.EndToEndID]Letter{}
 	}
@@ -124,14 +133,17 @@ func (l *Letters) keep(id pix.EndToEndID, letter Letter) {
 func (l *Letters) Of(id pix.EndToEndID) *Letter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	of := l.banks[id.Payer()]
 	if of == nil {
 		return nil
 	}
+
 	for _, letters := range []map[pix.EndToEndID]Letter{of.young, of.old} {
 		if letter, known := letters[id]; known {
 			return &letter
 		}
 	}
+
 	return nil
 }

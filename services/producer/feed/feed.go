@@ -83,6 +83,7 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 			func() float64 {
 				return float64(f.streams.Taken())
 			}))
+
 	return f
 }
 
@@ -127,6 +128,7 @@ func (s Subject[S]) With(content pix.Digest) Subject[S] {
 		if problem == nil {
 			problem = state.Conflict(content)
 		}
+
 		return state, problem
 	}}
 }
@@ -148,8 +150,10 @@ func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan an
 		defer forget()
 		again := time.NewTicker(f.config.AskAgain)
 		defer again.Stop()
+
 		for last := ""; ; {
 			state, problem := subject.state(ctx)
+
 			conflict := problem != nil && problem.Status == http.StatusConflict
 			if conflict || problem == nil && state.Reached() != last {
 				select {
@@ -157,10 +161,12 @@ func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan an
 				case <-ctx.Done():
 					return
 				}
+
 				if last = state.Reached(); conflict || state.Final() {
 					return
 				}
 			}
+
 			select {
 			case <-reported:
 			case <-again.C:
@@ -169,6 +175,7 @@ func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan an
 			}
 		}
 	}()
+
 	return states
 }
 
@@ -179,9 +186,11 @@ func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time
 	if wait > 0 {
 		if end, applied := waitFor(f, w, r, subject, wait); applied {
 			w.Header().Set(PreferenceApplied, fmt.Sprintf("wait=%d", wait/time.Second))
+
 			if end.problem != nil {
 				return end.problem
 			}
+
 			if end.state.Final() {
 				web.WriteJSON(w, http.StatusOK, end.state)
 				return nil
@@ -189,6 +198,7 @@ func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time
 		}
 	}
 	web.WriteJSON(w, http.StatusAccepted, accepted)
+
 	return nil
 }
 
@@ -208,8 +218,10 @@ func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject S
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longest + f.config.WriteTimeout))
 	ctx, done := web.Bound(r.Context(), f.stopping, longest)
 	defer done()
+
 	for end = range states(query.Paying(ctx), f, subject) {
 	}
+
 	return end, true
 }
 
@@ -225,10 +237,12 @@ func (f *Feed) Wait(header http.Header) (time.Duration, *web.Problem) {
 func PreferredWait(header http.Header, longest time.Duration) (time.Duration, *web.Problem) {
 	for preference := range strings.SplitSeq(strings.Join(header.Values("Prefer"), ","), ",") {
 		preference = strings.TrimSpace(strings.SplitN(preference, ";", 2)[0])
+
 		name, value, _ := strings.Cut(preference, "=")
 		if !strings.EqualFold(strings.TrimSpace(name), "wait") {
 			continue
 		}
+
 		seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 63)
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return 0, &web.Problem{Type: web.Kind("invalid-header"), Title: "Invalid header",
@@ -236,8 +250,10 @@ func PreferredWait(header http.Header, longest time.Duration) (time.Duration, *w
 				Rule:   "wait=N, a whole number of seconds",
 				Detail: "nothing was sent: how long to wait cannot be read; send wait=N, or leave it out"}
 		}
+
 		return time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second, nil // the first one counts
 	}
+
 	return 0, nil
 }
 
@@ -250,9 +266,11 @@ func (f *Feed) PaymentEvents(w http.ResponseWriter, r *http.Request) *web.Proble
 			problem = who.ReadsPayment(id, state.Payee.PSP())
 		}
 	}
+
 	if problem != nil {
 		return problem
 	}
+
 	return sendStates(f, w, r, f.Payment(id))
 }
 
@@ -262,6 +280,7 @@ func (f *Feed) ReturnEvents(w http.ResponseWriter, r *http.Request) *web.Problem
 	if problem != nil {
 		return problem
 	}
+
 	return sendStates(f, w, r, f.Return(id))
 }
 
@@ -274,6 +293,7 @@ func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subjec
 	defer f.streams.Free(caller)
 	ctx, done := web.Bound(r.Context(), f.stopping, f.config.StreamTimeMax)
 	defer done()
+
 	events := web.StartEvents(w, f.config.WriteTimeout)
 	if events.KeepAlive("") != nil { // shows at once that the stream is open
 		return nil
@@ -281,8 +301,10 @@ func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subjec
 	states := states(ctx, f, subject)
 	keepAlive := time.NewTicker(f.config.KeepAlive)
 	defer keepAlive.Stop()
+
 	for {
 		var err error
+
 		select {
 		case state, more := <-states:
 			if !more {
@@ -292,6 +314,7 @@ func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subjec
 		case <-keepAlive.C:
 			err = events.KeepAlive("")
 		}
+
 		if err != nil {
 			return nil // the client is gone
 		}

@@ -24,6 +24,7 @@ func TestPreferredWait(t *testing.T) {
 			t.Errorf("Prefer: %s: %v %v, want %v", text, got, problem, want)
 		}
 	}
+
 	for _, text := range []string{"wait", "wait=", "wait=-1", "wait=x", "wait=1.5", "wait=10s",
 		"respond-async, wait=soon;x=y"} {
 		if _, problem := PreferredWait(http.Header{"Prefer": {text}}, 30*time.Second); problem == nil ||
@@ -42,18 +43,22 @@ func TestFallingBehindEndsOnlyTheOneWhoDoes(t *testing.T) {
 	defer endSlow()
 	message := &pixv1.SettlementReport{EndToEndId: "E", Payer: &pixv1.Account{Ispb: "10000001"},
 		Payee: &pixv1.Account{Ispb: "10000002"}}
+
 	value, err := message.MarshalVT()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for offset := range int64(subscriptionMax + 10) {
 		fast, end := w.subscribe("10000001")
 		w.distribute([]*kgo.Record{{Key: []byte("E"), Value: value, Offset: offset}})
+
 		if r := <-fast.reports; r.offset != offset || fast.from[0] != offset {
 			t.Fatalf("%+v from %v, want offset %d", r, fast.from, offset)
 		}
 		end()
 	}
+
 	n := int64(0)
 	for r := range slow.reports {
 		if r.offset != n {
@@ -61,6 +66,7 @@ func TestFallingBehindEndsOnlyTheOneWhoDoes(t *testing.T) {
 		}
 		n++
 	}
+
 	if n != subscriptionMax || len(w.subscribers) != 0 {
 		t.Errorf("%d reports kept, %d still followed", n, len(w.subscribers))
 	}
@@ -86,6 +92,7 @@ func TestARefusedPaymentIsToldToItsPayersBankOnly(t *testing.T) {
 	} {
 		message := &pixv1.SettlementReport{EndToEndId: "E", Status: c.status, ReasonCode: c.reason,
 			Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}
+
 		value, err := message.MarshalVT()
 		if err != nil {
 			t.Fatal(err)
@@ -95,6 +102,7 @@ func TestARefusedPaymentIsToldToItsPayersBankOnly(t *testing.T) {
 		payer, endPayer := w.subscribe("10000001")
 		payee, endPayee := w.subscribe("10000002")
 		w.distribute([]*kgo.Record{{Key: []byte("E"), Value: value}})
+
 		if len(payer.reports) != 1 || (len(payee.reports) == 1) != c.told {
 			t.Errorf("%v %s: the payer's bank is told %d times, the payee's %d times; want it told: %t", c.status,
 				c.reason, len(payer.reports), len(payee.reports), c.told)

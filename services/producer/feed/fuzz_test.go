@@ -22,6 +22,7 @@ func FuzzCursor(f *testing.F) {
 					len(at) != partitions {
 					t.Fatalf("%v is read again as %v %v", at, again, err)
 				}
+
 				for _, offset := range at {
 					if offset < 0 {
 						t.Fatal(at)

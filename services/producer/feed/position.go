@@ -23,20 +23,24 @@ type position []int64
 func endOf(ctx context.Context, admin *kadm.Client) (position, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+
 	listed, err := stream.Ends(ctx, admin, stream.Settlements)
 	if err != nil {
 		return nil, err
 	}
+
 	at := make(position, len(listed[stream.Settlements]))
 	if len(at) == 0 {
 		return nil, errors.New("topic " + stream.Settlements + " has no partitions")
 	}
+
 	for number, partition := range listed[stream.Settlements] {
 		if number < 0 || int(number) >= len(at) {
 			return nil, errors.New("the partitions of " + stream.Settlements + " are not numbered one by one")
 		}
 		at[number] = partition.Offset
 	}
+
 	return at, nil
 }
 
@@ -45,6 +49,7 @@ func (p position) offsets() map[string]map[int32]kgo.Offset {
 	for number, offset := range p {
 		offsets[int32(number)] = kgo.NewOffset().At(offset)
 	}
+
 	return map[string]map[int32]kgo.Offset{stream.Settlements: offsets}
 }
 
@@ -61,6 +66,7 @@ func (p position) reaches(other position) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -73,6 +79,7 @@ func (p position) cursor() string {
 	for _, offset := range p {
 		text = binary.AppendUvarint(text, uint64(offset))
 	}
+
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
@@ -80,12 +87,14 @@ func (p position) cursor() string {
 // them.
 func positionOf(cursor string, partitions int) (position, error) {
 	wrong := errors.New("it is not a position in this stream: use the id of an event, or \"start\" or \"end\"")
+
 	text, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(text) < 1 || text[0] != cursorVersion {
 		return nil, wrong
 	}
 	text = text[1:]
 	var p position
+
 	for len(text) > 0 {
 		offset, length := binary.Uvarint(text)
 		if length <= 0 || offset > math.MaxInt64 {
@@ -93,12 +102,15 @@ func positionOf(cursor string, partitions int) (position, error) {
 		}
 		p, text = append(p, int64(offset)), text[length:]
 	}
+
 	if len(p) == 0 {
 		return nil, wrong
 	}
+
 	if len(p) > partitions {
 		return nil, fmt.Errorf("it is a position in %d partitions, and %s has %d: it is of another system, or of a topic that was made anew; begin with \"start\" or \"end\"",
 			len(p), stream.Settlements, partitions)
 	}
+
 	return p.withPartitions(partitions), nil
 }

@@ -24,14 +24,17 @@ import (
 // goes on after a break from the id of the last event that it has handled.
 func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) *web.Problem {
 	participant, at, problem := f.streamOf(r)
+
 	caller := access.Of(r).Name()
 	if problem == nil {
 		problem = f.streams.Take(caller)
 	}
+
 	if problem != nil {
 		return problem
 	}
 	defer f.streams.Free(caller)
+
 	follower := follower{caller, participant}
 	if problem := f.join(follower); problem != nil {
 		return problem
@@ -39,13 +42,16 @@ func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) *web.Problem 
 	defer f.leave(follower)
 	ctx, done := web.Bound(r.Context(), f.stopping, f.config.StreamTimeMax)
 	defer done()
+
 	s := &settlementStream{Feed: f, caller: caller, participant: participant, at: at,
 		events: web.StartEvents(w, f.config.WriteTimeout)}
 	if s.events.KeepAlive(at.cursor()) != nil {
 		return nil
 	}
+
 	for s.follow(ctx) {
 	}
+
 	return nil
 }
 
@@ -64,8 +70,10 @@ type follower struct {
 func (f *Feed) join(who follower) *web.Problem {
 	f.followersMu.Lock()
 	defer f.followersMu.Unlock()
+
 	if f.followers[who] >= followersMax {
 		f.followersRefused.Inc()
+
 		return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams of one participant",
 			Status: http.StatusTooManyRequests, RetryAfter: time.Second,
 			Field: "participant", Value: who.participant,
@@ -74,6 +82,7 @@ func (f *Feed) join(who follower) *web.Problem {
 	}
 	f.followers[who]++
 	f.following.Inc()
+
 	return nil
 }
 
@@ -81,6 +90,7 @@ func (f *Feed) leave(who follower) {
 	f.followersMu.Lock()
 	defer f.followersMu.Unlock()
 	f.following.Dec()
+
 	if f.followers[who]--; f.followers[who] == 0 {
 		delete(f.followers, who)
 	}
@@ -89,39 +99,48 @@ func (f *Feed) leave(who follower) {
 // streamOf returns the participant and the position that a request asks for.
 func (f *Feed) streamOf(r *http.Request) (pix.ISPB, position, *web.Problem) {
 	values := r.URL.Query()
+
 	participant, err := everybody, error(nil) // whom the route lets only the central bank follow
 	if values.Get("participant") != string(everybody) {
 		participant, err = pix.ParseISPB(values.Get("participant"))
 	}
+
 	if !values.Has("participant") {
 		err = errors.New("it is missing: send it")
 	}
+
 	if err != nil {
 		return "", nil, field.Invalid("", "participant", values.Get("participant"), pix.ReasonMalformed, err.Error())
 	}
+
 	end, err := endOf(r.Context(), f.watcher.admin)
 	if err != nil {
 		return "", nil, &web.Problem{Type: web.Kind("kafka-away"), Title: "Kafka does not answer",
 			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "Kafka does not say where the settlements end (" + err.Error() + "): ask again later"}
 	}
+
 	from := r.Header.Get("Last-Event-ID") // a client that comes back says where it was
 	if from == "" {
 		from = values.Get("from")
 	}
+
 	switch from {
 	case "", "end":
 		return participant, end, nil
 	case "start":
 		return participant, make(position, len(end)), nil
 	}
+
 	at, err := positionOf(from, len(end))
 	if err == nil && !end.reaches(at) {
 		err = errBeyondEnd
 	}
+
 	if err != nil {
 		return "", nil, field.Invalid("", "from", from, pix.ReasonMalformed, err.Error())
 	}
+
 	return participant, slices.Clone(at), nil
 }
 
@@ -150,19 +169,23 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 		}
 	}
 	defer end()
+
 	s.at = s.at.withPartitions(len(live.from))
 	if !s.at.reaches(live.from) && !s.catchUp(ctx, live.from) {
 		return false
 	}
 	keepAlive := time.NewTicker(s.config.KeepAlive)
 	defer keepAlive.Stop()
+
 	for {
 		var err error
+
 		select {
 		case r, more := <-live.reports:
 			if !more {
 				return ctx.Err() == nil
 			}
+
 			reports := []report{r}
 			for len(live.reports) > 0 { // together: they may need one look-up
 				reports = append(reports, <-live.reports)
@@ -173,6 +196,7 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		}
+
 		if err != nil {
 			return false // the client is gone
 		}
@@ -185,25 +209,31 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 	if err != nil {
 		return err
 	}
+
 	for _, r := range reports {
 		if int(r.partition) >= len(s.at) { // it was added
 			s.at = s.at.withPartitions(int(r.partition) + 1)
 		}
+
 		if r.offset < s.at[r.partition] {
 			continue
 		}
+
 		s.at[r.partition] = r.offset + 1
 		if r.body.EndToEndID == "" {
 			continue // nobody's
 		}
+
 		if s.participant != everybody && r.banks[0] != s.participant &&
 			(r.banks[1] != s.participant || r.perhapsHeld && !held[r.body.EndToEndID]) {
 			continue
 		}
+
 		if err := s.events.Add(s.at.cursor(), "settlement", r.body); err != nil {
 			return err
 		}
 	}
+
 	return s.events.Flush()
 }
 
@@ -211,20 +241,24 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 // participant is told. It waits for the ledger: what is left out now never comes again.
 func (s *settlementStream) held(ctx context.Context, reports []report) (map[string]bool, error) {
 	var ids []pix.EndToEndID
+
 	for _, r := range reports {
 		if id, err := pix.ParseEndToEndID(r.body.EndToEndID); err == nil && r.perhapsHeld &&
 			r.banks[0] != s.participant && r.banks[1] == s.participant {
 			ids = append(ids, id)
 		}
 	}
+
 	for {
 		held, problem := s.ledger.HeldPayments(ctx, ids)
 		if problem == nil {
 			return held, nil
 		}
+
 		if err := s.events.KeepAlive(s.at.cursor()); err != nil {
 			return nil, err
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -242,11 +276,13 @@ const historyPage = 1000
 func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 	keepAlive := time.NewTicker(s.config.KeepAlive)
 	defer keepAlive.Stop()
+
 	for {
 		freed := s.reading.Freed()
 		if s.reading.Take(s.caller) == nil {
 			break
 		}
+
 		select {
 		case <-freed:
 		case <-keepAlive.C:
@@ -262,9 +298,11 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 		s.histories <- number // first, so that who gets the permit finds one
 		s.reading.Free(s.caller)
 	}()
+
 	if s.payments() && s.pace.WaitN(ctx, historyPage) != nil {
 		return false
 	}
+
 	client, err := stream.Connect(s.watcher.kafka, s.watcher.dial, "producer-history-"+strconv.Itoa(number),
 		s.watcher.t,
 		kgo.ConsumePartitions(s.at.offsets()),
@@ -275,14 +313,17 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 		return false
 	}
 	defer client.Close()
+
 	for !s.at.reaches(to) {
 		polling, cancel := context.WithTimeout(ctx, s.config.KeepAlive)
 		fetches := client.PollRecords(polling, historyPage)
 		cancel()
+
 		if n := fetches.NumRecords(); s.payments() && n > 0 {
 			_ = s.pace.WaitN(ctx, n) // an error means that ctx has ended
 		}
 		var reports []report
+
 		for _, record := range fetches.Records() {
 			r, ok := reportOf(record)
 			if !ok || record.Attrs.IsControl() {
@@ -290,12 +331,15 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 			}
 			reports = append(reports, r)
 		}
+
 		if s.send(ctx, reports) != nil {
 			return false
 		}
+
 		if ctx.Err() != nil || s.events.KeepAlive(s.at.cursor()) != nil {
 			return false
 		}
 	}
+
 	return true
 }

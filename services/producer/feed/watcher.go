@@ -86,6 +86,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	if ends == nil {
 		return
 	}
+
 	client, err := stream.Connect(w.kafka, w.dial, "producer-settlements", w.t, kgo.ConsumePartitions(ends.offsets()))
 	if err != nil { // a wrong option: Connect asks no broker
 		w.t.Log.Error("cannot follow the settlements: waits and streams are slow or unavailable", zap.Error(err))
@@ -95,6 +96,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	w.mu.Lock()
 	w.client, w.next = client, ends
 	w.mu.Unlock()
+
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
@@ -112,10 +114,12 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) Grow(partitions int32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.next == nil || int(partitions) <= len(w.next) {
 		return
 	}
 	added := w.next.withPartitions(int(partitions))
+
 	offsets := added.offsets()
 	for number := range int32(len(w.next)) { //nolint:gosec // few
 		delete(offsets[stream.Settlements], number)
@@ -131,6 +135,7 @@ func (w *Watcher) ends(ctx context.Context) position {
 		if err == nil {
 			return at
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -144,23 +149,28 @@ func (w *Watcher) ends(ctx context.Context) position {
 func (w *Watcher) distribute(records []*kgo.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for _, record := range records {
 		if int(record.Partition) < len(w.next) {
 			w.next[record.Partition] = record.Offset + 1
 		}
 		wake(w.waiters[string(record.Key)])
+
 		if len(w.subscribers) == 0 && w.returns == 0 {
 			continue
 		}
+
 		r, ok := reportOf(record)
 		if !ok {
 			continue
 		}
+
 		if r.body.OriginalEndToEndID != "" { // a return: the key of its record is the original's id
 			wake(w.waiters[r.body.EndToEndID])
 		}
 		w.pass(r, everybody)
 		w.pass(r, r.banks[0])
+
 		if r.banks[1] != r.banks[0] {
 			w.pass(r, r.banks[1])
 		}
@@ -200,6 +210,7 @@ func (w *Watcher) drop(participant pix.ISPB, subscriber *subscription) {
 	}
 	close(subscriber.reports)
 	delete(w.subscribers[participant], subscriber)
+
 	if len(w.subscribers[participant]) == 0 {
 		delete(w.subscribers, participant)
 	}
@@ -213,16 +224,19 @@ func (w *Watcher) notify(id string) (reported <-chan struct{}, forget func()) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.waiters[id] == nil {
 		w.waiters[id] = map[chan struct{}]struct{}{}
 	}
 	w.waiters[id][waiter] = struct{}{}
 	w.returns += ofReturn
+
 	return waiter, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.returns -= ofReturn
 		delete(w.waiters[id], waiter)
+
 		if len(w.waiters[id]) == 0 {
 			delete(w.waiters, id)
 		}
@@ -234,14 +248,17 @@ func (w *Watcher) notify(id string) (reported <-chan struct{}, forget func()) {
 func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.next == nil {
 		return nil, nil
 	}
+
 	subscriber = &subscription{from: slices.Clone(w.next), reports: make(chan report, subscriptionMax)}
 	if w.subscribers[participant] == nil {
 		w.subscribers[participant] = map[*subscription]struct{}{}
 	}
 	w.subscribers[participant][subscriber] = struct{}{}
+
 	return subscriber, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -259,11 +276,13 @@ func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end
 // have come too late. The report does not say which, so the stream asks the ledger.
 var refusedUnheld = func() map[string]bool {
 	reasons := map[string]bool{}
+
 	for _, d := range pix.Definitions {
 		if d.By != pix.ByBank && d.Reason != pix.ReasonPayeePSPSilent {
 			reasons[d.Reason.String()] = true
 		}
 	}
+
 	return reasons
 }()
 
@@ -283,12 +302,15 @@ func reportOf(record *kgo.Record) (report, bool) {
 		if a == nil {
 			return nil
 		}
+
 		return &field.Account{ISPB: a.Ispb, Branch: a.Branch, Number: a.Number}
 	}
+
 	r.body.Payer, r.body.Payee = account(message.Payer), account(message.Payee)
 	if message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
 		r.body.Status = query.Settled
 	}
+
 	r.banks = [2]pix.ISPB{pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())}
 	if r.body.Status == query.Rejected && refusedUnheld[message.ReasonCode] {
 		r.banks[1] = r.banks[0]
@@ -300,5 +322,6 @@ func reportOf(record *kgo.Record) (report, bool) {
 			r.banks, r.perhapsHeld = [2]pix.ISPB{id.PSP(), original.Payer()}, false
 		}
 	}
+
 	return r, true
 }

@@ -28,6 +28,7 @@ func (a *Account) PSP() string {
 	if a == nil {
 		return ""
 	}
+
 	return a.ISPB
 }
 
@@ -86,6 +87,7 @@ func ReadJSON(body io.Reader, target any) *web.Problem {
 		problem.Detail = strings.Replace(problem.Detail, problem.Rule, Rules[problem.Field], 1)
 		problem.Rule = Rules[problem.Field]
 	}
+
 	return problem
 }
 
@@ -103,6 +105,7 @@ func InvalidAccount(endToEndID, name string, a Account) *web.Problem {
 		value := map[string]string{"ispb": a.ISPB, "branch": a.Branch, "number": a.Number}[part]
 		return Invalid(endToEndID, name+"."+part, value, pix.ReasonMalformed, err.Error())
 	}
+
 	return nil
 }
 
@@ -112,6 +115,7 @@ func Invalid(endToEndID, field string, value any, code pix.Reason, detail string
 	if field == "end_to_end_id" {
 		endToEndID = ""
 	}
+
 	return &web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Status: http.StatusUnprocessableEntity,
 		Detail: fmt.Sprintf("%s: %s", field, detail), Field: field, Value: value, Rule: Rules[field],
 		Code: code.String(), EndToEndID: endToEndID}

@@ -54,5 +54,6 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("HTTP_WRITE_TIMEOUT is %v: it must be longer than HTTP_READ_TIMEOUT plus STATUS_TIMEOUT plus the longer of PUBLISH_TIMEOUT and STATUS_TIMEOUT, %v",
 			c.HTTP.WriteTimeout, longest)
 	}
+
 	return nil
 }

@@ -18,6 +18,7 @@ func TestLimitsThatContradictEachOtherAreRefused(t *testing.T) {
 	if _, err := parse(); err != nil {
 		t.Fatalf("the defaults are refused: %v", err)
 	}
+
 	for _, c := range []struct {
 		name, value, says string
 	}{
@@ -45,6 +46,7 @@ func TestLimitsThatContradictEachOtherAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(c.name, c.value)
+
 			if _, err := parse(); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}

@@ -91,9 +91,11 @@ func (r route) allParameters() (all []*huma.Param) {
 	for _, match := range pathParameter.FindAllStringSubmatch(r.path, -1) {
 		add(match[1])
 	}
+
 	for _, name := range r.parameters {
 		add(name)
 	}
+
 	return all
 }
 
@@ -108,6 +110,7 @@ func (m message) shown() any {
 			return nil
 		}
 	}
+
 	return m.example
 }
 
@@ -145,6 +148,7 @@ func describe(api []route) []byte {
 		return map[string]*huma.MediaType{
 			m.mediaType: {Schema: schemas.Schema(reflect.TypeOf(m.example), true, ""), Example: m.shown()}}
 	}
+
 	for _, route := range api {
 		operation := &huma.Operation{
 			Tags: []string{route.tag()}, OperationID: route.id, Method: route.method, Path: route.path,
@@ -155,6 +159,7 @@ func describe(api []route) []byte {
 			operation.RequestBody = &huma.RequestBody{Description: route.body.description, Required: true,
 				Content: body(route.body)}
 		}
+
 		for status, response := range route.responses {
 			operation.Responses[strconv.Itoa(status)] = &huma.Response{Description: response.description,
 				Content: body(response)}
@@ -163,16 +168,19 @@ func describe(api []route) []byte {
 					maps.Copy(operation.Responses["200"].Content, body(other))
 				}
 			}
+
 			if status == http.StatusOK && slices.Contains(route.parameters, "Prefer") && route.method == "POST" {
 				operation.Responses["200"].Headers = map[string]*huma.Param{
 					feed.PreferenceApplied: {Schema: &huma.Schema{Type: huma.TypeString},
 						Description: "wait=N: how long the response may have waited."}}
 			}
 		}
+
 		common := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity}
 		if route.body.example != nil {
 			common = append(common, http.StatusUnsupportedMediaType)
 		}
+
 		for _, status := range append(common, route.problems...) {
 			problem := problemResponses[status]
 			problem.example.Status = status
@@ -182,6 +190,7 @@ func describe(api []route) []byte {
 				response.Headers = map[string]*huma.Param{
 					name: {Schema: &huma.Schema{Type: schema}, Description: description}}
 			}
+
 			switch status {
 			case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 				header("Retry-After", huma.TypeInteger, "Seconds to wait.")
@@ -196,6 +205,7 @@ func describe(api []route) []byte {
 	for _, event := range []any{feed.Settlement{}, question.Question{}, question.News{}} {
 		schemas.Schema(reflect.TypeOf(event), true, "")
 	}
+
 	for name, schema := range schemas.Map() {
 		// requests have exactly these fields; responses may get more
 		if !slices.Contains([]string{"Payment", "Account", "ReturnOrder", "ParticipantAct", "AccountAct", "Answers",
@@ -206,5 +216,6 @@ func describe(api []route) []byte {
 	var indented bytes.Buffer
 	_ = json.Indent(&indented, []byte(marshalled(document)), "", "  ") // it is JSON
 	indented.WriteByte('\n')
+
 	return indented.Bytes()
 }

@@ -114,5 +114,6 @@ func marshalled(value any) string {
 	if err != nil {
 		panic(err) // impossible for our own types, as a test shows
 	}
+
 	return string(text)
 }

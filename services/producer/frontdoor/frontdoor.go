@@ -42,22 +42,26 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	started := time.Now()
 	wall := on.Now
 	on.Now = func() time.Time { return wall().Add(config.ClockOffset) }
+
 	t, err := telemetry.Start("producer", config.Telemetry, on)
 	if err != nil {
 		return err
 	}
 	defer t.Stop()
+
 	for _, need := range []string{runningNeed, stream.KafkaNeed, stream.TopicsNeed, query.Need, query.ClockNeed,
 		submission.LogNeed} {
 		t.Health.Need(need)
 	}
 	follows := register.New(client, config.Query.IDsMax, t)
+
 	control, err := access.New(config.Access, on.Now, follows)
 	if err != nil {
 		return err
 	}
 	pools := web.NewPools(config.Pools, t.Registry)
 	gate := overload.NewGate(config.Overload, t.Registry)
+
 	publisher, err := submission.NewPublisher(config.Submission, config.Stream, on, pools, gate, t)
 	if err != nil {
 		return err
@@ -104,20 +108,24 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	http.TLS, http.Pools = control.TLS, pools
 	first, done := context.WithTimeout(ctx, firstLookMax)
 	defer done()
+
 	select { // take nothing with another ledger than the topics'
 	case <-looked:
 	case <-first.Done():
 	}
+
 	select { // nor with a clock that the first comparison would call wrong
 	case <-compared:
 	case <-first.Done():
 	}
+
 	select { // nor where no engine would read it
 	case <-publisher.Placed():
 	case <-first.Done():
 	}
 	// before the register was read no payment is taken; an error means that the time is over
 	_, _ = follows.Newer(first)
+
 	server, err := web.Serve(http, on.Listen,
 		handler(api(submissions, ledger, following, act.New(config.Act, ledger, pools), board), control, ledger.Closed,
 			t.Registry), t.Log)
@@ -137,6 +145,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	t.Health.Report(runningNeed, errors.New("stopping"))
 	stopWatching()
 	watchers.Wait()
+
 	for _, step := range []struct {
 		stop   func(context.Context) error
 		within time.Duration // since stopping: callers that do not read leave time for what Kafka has not acknowledged
@@ -149,5 +158,6 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	}
 	t.Log.Info("stopped", zap.NamedError("because_of", errors.Join(failure, context.Cause(ctx))),
 		zap.Duration("took", time.Since(stopping)))
+
 	return failure
 }

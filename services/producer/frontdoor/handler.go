@@ -37,6 +37,7 @@ func answers[B any](answer func(*http.Request) (B, *web.Problem)) http.HandlerFu
 		if problem == nil {
 			web.WriteJSON(w, http.StatusOK, body)
 		}
+
 		return problem
 	})
 }
@@ -45,6 +46,7 @@ func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 	if r.permission == nil {
 		return access.CentralBankOnly(who, request)
 	}
+
 	return r.permission(who, request)
 }
 
@@ -67,6 +69,7 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 	registry.MustRegister(requests, acceptSeconds, inFlight)
 
 	mux := http.NewServeMux()
+
 	methods := map[string][]string{}
 	for _, route := range api {
 		methods[route.path] = append(methods[route.path], route.method)
@@ -78,13 +81,16 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 			response, status := &statusWriter{ResponseWriter: w}, "broken" // if the handler panics
 			defer func() { requests.WithLabelValues(pattern, status).Inc() }()
 			var who access.Caller
+
 			problem := closed()
 			if problem == nil {
 				who, problem = control.Admit(r)
 			}
+
 			if problem == nil {
 				problem = web.Known(response, r, who.Name())
 			}
+
 			for _, wrong := range []func() *web.Problem{
 				func() *web.Problem { return route.wrongQuery(r) },
 				func() *web.Problem { return route.permits(who, r) },
@@ -94,20 +100,24 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 					problem = wrong()
 				}
 			}
+
 			if problem != nil {
 				problem.Write(response)
 			} else {
 				who.Serve(route.handler, response, r)
 			}
+
 			status = strconv.Itoa(response.status)
 			if response.status == http.StatusAccepted && !response.waited() {
 				acceptSeconds.Observe(time.Since(started).Seconds())
 			}
 		})
+
 		if route.lasts {
 			mux.HandleFunc("HEAD "+route.path, notAllowed([]string{route.method}))
 		}
 	}
+
 	for path, allowed := range methods {
 		mux.HandleFunc(path, notAllowed(allowed))
 	}
@@ -124,12 +134,14 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 			Value: r.URL.Path, Rule: "a path of /openapi.json",
 			Detail: "there is nothing here: GET /openapi.json describes what there is"}).Write(w)
 	})
+
 	return web.NamesRequests(mux)
 }
 
 // index leads to what there is: people to the viewer, programs to the description.
 func index(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
+
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Redirect(w, r, "/docs", http.StatusSeeOther)
 		return
@@ -148,6 +160,7 @@ func wrongHeader(r *http.Request) *web.Problem {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
+
 	wrong := func(name, kind, title string, status int) *web.Problem {
 		return &web.Problem{Type: web.Kind(kind), Title: title, Status: status, Field: name,
 			Value: strings.ToValidUTF8(strings.Join(r.Header.Values(name), ", "), "\uFFFD")}
@@ -157,18 +170,22 @@ func wrongHeader(r *http.Request) *web.Problem {
 			problem := wrong(name, "invalid-header", "Invalid header", http.StatusBadRequest)
 			problem.Rule = "no " + name + ": end_to_end_id, return_id or the id of an act is the key"
 			problem.Detail = "nothing was done: the id of a payment, a return or an act makes it safe to repeat, so send the same id again and leave this header out"
+
 			return problem
 		}
 	}
+
 	for _, encoding := range r.Header.Values("Content-Encoding") {
 		if !strings.EqualFold(encoding, "identity") {
 			problem := wrong("Content-Encoding", "unsupported-encoding", "Unsupported content encoding",
 				http.StatusUnsupportedMediaType)
 			problem.Rule, problem.Detail = "identity, or no such header",
 				"nothing was done: send the body as it is, without an encoding"
+
 			return problem
 		}
 	}
+
 	return nil
 }
 
@@ -186,23 +203,28 @@ func (r route) wrongQuery(request *http.Request) *web.Problem {
 		problem.Rule = cmp.Or(problem.Rule, rule)
 		return problem
 	}
+
 	values, err := url.ParseQuery(request.URL.RawQuery)
 	if err != nil {
 		return wrong("query", strings.ToValidUTF8(request.URL.RawQuery, "\uFFFD"),
 			"name=value pairs with & between them", err.Error()+": encode it as URLs are")
 	}
 	var known []string
+
 	for _, name := range r.parameters {
 		if parameters[name].In == "query" {
 			known = append(known, name)
 		}
 	}
+
 	rule := "no query parameter"
 	if len(known) > 0 {
 		rule = "one of the query parameters " + strings.Join(known, ", ")
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		of := values[name]
+
 		value := strings.ToValidUTF8(strings.Join(of, ", "), "\uFFFD")
 		switch {
 		case !slices.Contains(known, name):
@@ -215,11 +237,13 @@ func (r route) wrongQuery(request *http.Request) *web.Problem {
 			return wrong(name, value, rule, "it is empty: give it a value, or leave it out")
 		}
 	}
+
 	return nil
 }
 
 func notAllowed(allowed []string) http.HandlerFunc {
 	allow := strings.Join(slices.Sorted(slices.Values(allowed)), ", ")
+
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow)
 		(&web.Problem{Type: web.Kind("method-not-allowed"), Title: "Method not allowed",
@@ -244,6 +268,7 @@ func (w *statusWriter) Write(text []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
+
 	return w.ResponseWriter.Write(text)
 }
 

@@ -32,17 +32,20 @@ func TestABrokenResponseIsCounted(t *testing.T) {
 		}}
 	server := httptest.NewServer(handler([]route{breaks}, control, func() *web.Problem { return nil }, registry))
 	defer server.Close()
+
 	response, err := http.Get(server.URL + "/breaks")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	if text, err := io.ReadAll(response.Body); err == nil {
 		t.Errorf("it does not break: %s", text)
 	}
 	server.Close() // the handler has ended
 	shown := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(shown, httptest.NewRequest("GET", "/", nil))
+
 	if want := `pix_producer_requests_total{route="GET /breaks",status="broken"} 1`; !strings.Contains(
 		shown.Body.String(), want) || !strings.Contains(shown.Body.String(), "pix_producer_requests_in_flight 0") {
 		t.Errorf("%s is missing in %s", want, shown.Body)

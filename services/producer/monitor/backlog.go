@@ -52,6 +52,7 @@ func NewBacklog(client *kgo.Client, t *telemetry.Telemetry, observe func(overloa
 		t.Registry.MustRegister(gauge)
 		return gauge
 	}
+
 	return &Backlog{
 		admin: kadm.NewClient(client), log: t.Log, uncommitted: ages{}, untaken: ages{}, taken: map[int32]int64{},
 		observe: observe, own: own,
@@ -77,6 +78,7 @@ func (b *Backlog) Publish(ctx context.Context, every time.Duration) {
 		before := b.last
 		err := b.read(ctx)
 		rests = err == nil && b.last.Open == 0 && b.last.All == before.All
+
 		return err
 	})
 }
@@ -90,12 +92,14 @@ func (b *Backlog) read(ctx context.Context) error {
 		return err
 	}
 	var owned []int32
+
 	for number, commit := range committed[stream.Payments] {
 		if commit.Err == nil && commit.At >= 0 && stream.IsHint(commit.Metadata) { // not somebody else's
 			owned = append(owned, number)
 		}
 	}
 	b.own(owned)
+
 	ends, err := b.admin.ListEndOffsets(ctx, stream.Payments, stream.Settlements, stream.DeadLetters)
 	if err != nil {
 		return err
@@ -108,6 +112,7 @@ func (b *Backlog) read(ctx context.Context) error {
 		}
 		partition := strconv.Itoa(int(end.Partition))
 		b.ends.WithLabelValues(end.Topic, partition).Set(float64(end.Offset))
+
 		if end.Topic != stream.Payments {
 			return
 		}
@@ -116,6 +121,7 @@ func (b *Backlog) read(ctx context.Context) error {
 		reading.Open, reading.All = reading.Open+end.Offset-done, reading.All+end.Offset
 		b.lag.WithLabelValues(partition).Set(float64(end.Offset - done))
 		b.seconds.WithLabelValues(partition).Set(b.uncommitted.age(end.Partition, now, done, end.Offset).Seconds())
+
 		if at, known := b.takenOf(end, committed); known {
 			reading.Age = max(reading.Age, b.untaken.age(end.Partition, now, at, end.Offset))
 			reading.Taken, reading.Ends = reading.Taken+at, reading.Ends+end.Offset
@@ -123,6 +129,7 @@ func (b *Backlog) read(ctx context.Context) error {
 	})
 	b.last = reading
 	b.observe(reading)
+
 	return nil
 }
 
@@ -134,14 +141,17 @@ func (b *Backlog) takenOf(end kadm.ListedOffset, committed kadm.OffsetResponses)
 	if !ok || commit.At < 0 {
 		return 0, false
 	}
+
 	taken := stream.ReadHint(commit.At, commit.Metadata).Taken
 	if taken < 0 {
 		return 0, false
 	}
+
 	if before := b.taken[end.Partition]; before <= end.Offset { // otherwise it is another log
 		taken = max(taken, before) // a new owner begins below what its predecessor had taken
 	}
 	b.taken[end.Partition] = taken
+
 	return taken, true
 }
 
@@ -151,9 +161,11 @@ func (a ages) age(partition int32, now time.Time, done, end int64) time.Duration
 	for len(kept) > 0 && kept[0].end <= done {
 		kept = kept[1:]
 	}
+
 	for len(kept) > 0 && kept[len(kept)-1].end > end { // it is another log: nobody takes what was in the one before
 		kept = kept[:len(kept)-1]
 	}
+
 	if end > done && (len(kept) == 0 || end > kept[len(kept)-1].end) {
 		if len(kept) == samplesMax { // keep the oldest sample and every second one
 			half := make([]sample, 0, samplesMax)
@@ -164,9 +176,11 @@ func (a ages) age(partition int32, now time.Time, done, end int64) time.Duration
 		}
 		kept = append(kept, sample{now, end})
 	}
+
 	a[partition] = kept
 	if len(kept) == 0 {
 		return 0
 	}
+
 	return now.Sub(kept[0].at)
 }

@@ -7,6 +7,7 @@ import (
 
 func TestBacklogAge(t *testing.T) {
 	b := ages{}
+
 	began := time.Now()
 	for i, step := range []struct {
 		done, end int64
@@ -34,6 +35,7 @@ func TestBacklogAge(t *testing.T) {
 func TestBacklogAgeIsBounded(t *testing.T) {
 	b := ages{}
 	began := time.Now()
+
 	const steps = 10 * samplesMax
 	for i := range steps {
 		if got, want := b.age(0, began.Add(time.Duration(i)*time.Second), 0, int64(i+1)),
@@ -41,6 +43,7 @@ func TestBacklogAgeIsBounded(t *testing.T) {
 			t.Fatalf("step %d: age is %v, want %v", i, got, want)
 		}
 	}
+
 	if kept := len(b[0]); kept > samplesMax {
 		t.Errorf("%d samples are kept, more than %d", kept, samplesMax)
 	}

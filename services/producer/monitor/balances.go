@@ -81,6 +81,7 @@ func NewBalances(client tigerbeetle.Client, idsMax int, follows *register.Regist
 	}
 	t.Registry.MustRegister(b.reserve, b.reserveFunded, b.reserveHeld, b.transit, b.difference, b.pendingDifference,
 		b.conservation, b.readAt, b.readSeconds)
+
 	return b
 }
 
@@ -95,8 +96,10 @@ func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure s
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	done := make(chan error, 1)
+
 	for failing := false; ; {
 		go func() { done <- do(ctx) }()
+
 		select {
 		case err := <-done:
 			if err != nil && !failing && ctx.Err() == nil {
@@ -106,6 +109,7 @@ func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure s
 		case <-ctx.Done():
 			return
 		}
+
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -126,17 +130,21 @@ func (b *Balances) read(ctx context.Context) error {
 		if len(state.Participants()) == 0 {
 			return nil // bootstrap has not finished
 		}
+
 		money, err := b.lookUp(state)
 		if err != nil {
 			return err
 		}
+
 		if money.balanced() || reads == readsMax {
 			return b.publish(state, money)
 		}
+
 		newer, err := b.register.Newer(ctx)
 		if err != nil {
 			return err
 		}
+
 		if newer.ReadTo == state.ReadTo {
 			return b.publish(state, money)
 		}
@@ -165,12 +173,14 @@ func (m *money) balanced() bool {
 func (b *Balances) lookUp(state *register.State) (*money, error) {
 	started := time.Now()
 	all, m := state.Participants(), &money{}
+
 	pages := slices.Collect(slices.Chunk(all, (b.idsMax-1)/3))
 	for _, page := range pages {
 		found, err := b.accounts(page, ledger.ReserveAccount, ledger.TransitAccount, ledger.BooksAccount)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, p := range page {
 			one, books := bankMoney{reserve: found[ledger.ReserveAccount(p.ISPB)],
 				transit: found[ledger.TransitAccount(p.ISPB)]}, found[ledger.BooksAccount(p.ISPB)]
@@ -179,10 +189,12 @@ func (b *Balances) lookUp(state *register.State) (*money, error) {
 				ledger.Sum(one.reserve.DebitsPending, one.transit.DebitsPending))
 			m.banks = append(m.banks, one)
 		}
+
 		if len(pages) == 1 {
 			m.conservation = conservation(state, found)
 		}
 	}
+
 	if len(pages) > 1 {
 		found, err := b.accounts(all, ledger.ReserveAccount)
 		if err != nil {
@@ -191,6 +203,7 @@ func (b *Balances) lookUp(state *register.State) (*money, error) {
 		m.conservation = conservation(state, found)
 	}
 	b.readSeconds.Observe(time.Since(started).Seconds())
+
 	return m, nil
 }
 
@@ -198,23 +211,28 @@ func (b *Balances) lookUp(state *register.State) (*money, error) {
 func (b *Balances) accounts(banks []*register.Participant,
 	of ...func(pix.ISPB) ledger.AccountID) (map[ledger.AccountID]tb.Account, error) {
 	ids := []tb.Uint128{ledger.IssuanceAccount}
+
 	for _, p := range banks {
 		for _, account := range of {
 			ids = append(ids, account(p.ISPB))
 		}
 	}
+
 	if len(ids) > b.idsMax {
 		return nil, fmt.Errorf("there are %d participants: the ledger answers for %d reserves of one instant (LEDGER_LOOKUP_IDS_MAX less 1)",
 			len(banks), b.idsMax-1)
 	}
+
 	found, err := b.client.LookupAccounts(ids)
 	if err != nil {
 		return nil, err
 	}
+
 	byID := make(map[ledger.AccountID]tb.Account, len(found))
 	for _, account := range found {
 		byID[account.ID] = account
 	}
+
 	return byID, nil
 }
 
@@ -223,10 +241,12 @@ func (b *Balances) accounts(banks []*register.Participant,
 func conservation(state *register.State, found map[ledger.AccountID]tb.Account) int64 {
 	issuance := found[ledger.IssuanceAccount]
 	credits, debits := issuance.CreditsPosted, issuance.DebitsPosted
+
 	for _, p := range state.Participants() {
 		reserve := found[ledger.ReserveAccount(p.ISPB)]
 		credits, debits = ledger.Sum(credits, reserve.CreditsPosted), ledger.Sum(debits, reserve.DebitsPosted)
 	}
+
 	return cmp.Or(ledger.Less(credits, debits), query.Unacted(issuance, state))
 }
 
@@ -235,11 +255,13 @@ func (b *Balances) publish(state *register.State, m *money) error {
 	if err != nil {
 		return err
 	}
+
 	for i, p := range state.Participants() {
 		one, funded := &m.banks[i], p.LiquidityCentavos
 		if _, first := population.BankNumber(p.ISPB); first {
 			funded += int64(population.ReserveCentavos)
 		}
+
 		for gauge, centavos := range map[*prometheus.GaugeVec]int64{
 			b.reserve:           query.Posted(one.reserve),
 			b.reserveFunded:     funded,
@@ -253,6 +275,7 @@ func (b *Balances) publish(state *register.State, m *money) error {
 	}
 	b.conservation.Set(float64(m.conservation))
 	b.readAt.Set(float64(b.now().UnixNano()) / 1e9)
+
 	return nil
 }
 
@@ -265,5 +288,6 @@ func (b *Balances) population() (sandbox.Population, error) {
 		}
 		b.funded = new(query.PopulationOf(markers[0]))
 	}
+
 	return *b.funded, nil
 }

@@ -47,6 +47,7 @@ func NewCaps(client tigerbeetle.Client, idsMax int, follows *register.Register, 
 			"What is left of a bank's cap on outflow now; at 0 its payments to other banks are rejected with LQ12."),
 	}
 	t.Registry.MustRegister(c.limit, c.left)
+
 	return c
 }
 
@@ -65,6 +66,7 @@ type outflow struct {
 // outflows returns the caps on outflow by the ids of their allowances.
 func outflows(state *register.State) map[tb.Uint128]outflow {
 	set := map[tb.Uint128]outflow{}
+
 	for _, p := range state.Participants() {
 		for _, window := range ledger.Windows {
 			if limit := p.Outflow[window]; limit.Centavos > 0 {
@@ -72,6 +74,7 @@ func outflows(state *register.State) map[tb.Uint128]outflow {
 			}
 		}
 	}
+
 	return set
 }
 
@@ -81,6 +84,7 @@ func (c *Caps) follow(ctx context.Context) error {
 	state, _ := c.register.Current()
 	caps := outflows(state)
 	var accounts []tb.Account
+
 	for ids := range slices.Chunk(slices.Collect(maps.Keys(caps)), c.idsMax) {
 		found, err := c.client.LookupAccounts(ids)
 		if err != nil {
@@ -88,6 +92,7 @@ func (c *Caps) follow(ctx context.Context) error {
 		}
 		accounts = append(accounts, found...)
 	}
+
 	unfit := func(account tb.Account) bool {
 		limit, set := caps[account.ID]
 		return set && !ledger.GrantOf(account).Fits(limit.centavos)
@@ -101,6 +106,7 @@ func (c *Caps) follow(ctx context.Context) error {
 	}
 	c.limit.Reset() // a cap may have been lifted
 	c.left.Reset()
+
 	for _, account := range accounts {
 		limit, set := caps[account.ID]
 		if !set {
@@ -109,17 +115,20 @@ func (c *Caps) follow(ctx context.Context) error {
 		c.limit.WithLabelValues(string(limit.bank), limit.window.String()).Set(float64(limit.centavos))
 		c.left.WithLabelValues(string(limit.bank),
 			limit.window.String()).Set(float64(ledger.GrantOf(account).Left(limit.centavos)))
+
 		if unfit(account) && c.writable() {
 			if err := c.adjust(account, limit); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
 func (c *Caps) adjust(account tb.Account, limit outflow) error {
 	chain := ledger.GrantOf(account).AppendAdjustment(nil, limit.centavos)
+
 	failures, err := c.client.CreateTransfers(chain)
 	if err != nil {
 		return err
@@ -129,5 +138,6 @@ func (c *Caps) adjust(account tb.Account, limit outflow) error {
 		return fmt.Errorf("the allowance of %s by %s: the ledger refuses its adjustment with %s", limit.bank,
 			limit.window, result.Status)
 	}
+
 	return nil
 }

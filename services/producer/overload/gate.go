@@ -27,6 +27,7 @@ func (c Config) Validate() error {
 	if c.RetryAfter%time.Second != 0 {
 		return fmt.Errorf("SHED_RETRY_AFTER is %v: it must be whole seconds", c.RetryAfter)
 	}
+
 	return nil
 }
 
@@ -84,8 +85,10 @@ func NewGate(config Config, registry prometheus.Registerer) *Gate {
 		if g.PaymentsWait() {
 			return 1
 		}
+
 		return 0
 	}))
+
 	return g
 }
 
@@ -95,6 +98,7 @@ func (g *Gate) PaymentsWait() bool {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	return now.Sub(g.open) < waitFor || now.Sub(g.reading.At) > lookMax
 }
 
@@ -105,12 +109,15 @@ const waitFor, lookMax = time.Second, 3 * time.Second
 func (g *Gate) Observe(r Reading) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if !g.reading.At.IsZero() {
 		g.taken = g.taken*faded(r.At.Sub(g.reading.At)) + float64(max(0, r.Taken-g.reading.Taken))
 	}
+
 	if r.Open > 0 || r.All != g.reading.All {
 		g.open = r.At
 	}
+
 	g.reading, g.since = r, 0
 	for holder, c := range g.callers {
 		if r.At.Sub(c.at) > activeFor {
@@ -130,6 +137,7 @@ func (g *Gate) wait() float64 {
 	if g.reading.Age > g.config.Age/2 && g.taken > 0 {
 		wait = max(wait, float64(g.reading.Ends-g.reading.Taken+g.since)/(g.taken/memory.Seconds()))
 	}
+
 	return wait / g.config.Age.Seconds()
 }
 
@@ -142,10 +150,12 @@ func (g *Gate) Admit(holder string) *web.Problem {
 	share := g.taken / float64(len(g.callers)) * falling(wait, 2, 5)
 	in := wait < 1 || c.accepted < share || rand.Float64() < falling(wait, 1, 2)
 	g.mu.Unlock()
+
 	if in {
 		return nil
 	}
 	g.refused.Inc()
+
 	return &web.Problem{Type: web.Kind("overload"), Title: "Overload", Status: http.StatusTooManyRequests,
 		RetryAfter: g.config.RetryAfter,
 		Detail: fmt.Sprintf("the oldest order that waits for a clearing engine is %.1f s old: nothing was done, send the same again after a pause",
@@ -175,5 +185,6 @@ func (g *Gate) of(holder string, now time.Time) *caller {
 	}
 	c.accepted *= faded(now.Sub(c.at))
 	c.at = now
+
 	return c
 }

@@ -28,6 +28,7 @@ func (q *queue) offer(g *Gate, rates map[string]int, lasts time.Duration) {
 	const step = 10 * time.Millisecond
 	q.accepted, q.refused = map[string]int{}, map[string]int{}
 	due := map[string]float64{}
+
 	for i := range int(lasts / step) {
 		for who, rate := range rates {
 			for due[who] += float64(rate) * step.Seconds(); due[who] >= 1; due[who]-- {
@@ -41,10 +42,12 @@ func (q *queue) offer(g *Gate, rates map[string]int, lasts time.Duration) {
 			}
 		}
 		q.taken = min(q.taken+q.perSecond*step.Seconds(), float64(len(q.arrived)))
+
 		age := time.Duration(0)
 		if n := int(q.taken); n < len(q.arrived) {
 			age = time.Since(q.arrived[n])
 		}
+
 		q.oldest = max(q.oldest, age)
 		if i%20 == 0 {
 			r := Reading{Age: age, Taken: int64(q.taken), Ends: int64(len(q.arrived))}
@@ -58,6 +61,7 @@ func (q *queue) total() (n int) {
 	for _, accepted := range q.accepted {
 		n += accepted
 	}
+
 	return n
 }
 
@@ -76,17 +80,21 @@ func TestOverloadIsRefusedAndTheRestIsTaken(t *testing.T) {
 		if q.offer(g, map[string]int{"a": 300, "b": 300, "c": 300}, 20*time.Second); len(q.refused) > 0 {
 			t.Errorf("without overload %v are refused", q.refused)
 		}
+
 		for _, times := range []int{2, 3, 10} {
 			q.oldest = 0
 			q.offer(g, map[string]int{"a": times * 500, "b": times * 500}, 30*time.Second)
+
 			if n := q.total(); n < 27_000 || n > 34_000 || q.oldest > 4*time.Second {
 				t.Errorf("offered %d times: %d of 30,000 are accepted, the oldest waited %v", times, n, q.oldest)
 			}
+
 			if a, b := q.accepted["a"], q.accepted["b"]; a < b*8/10 || b < a*8/10 {
 				t.Errorf("two equal participants: %v", q.accepted)
 			}
 		}
 		q.offer(g, map[string]int{"a": 300, "b": 300}, 5*time.Second)
+
 		if q.offer(g, map[string]int{"a": 300, "b": 300}, 20*time.Second); len(q.refused) > 0 {
 			t.Errorf("after the overload %v are refused", q.refused)
 		}
@@ -98,9 +106,11 @@ func TestFewerAreTakenOnceEnginesSlowDown(t *testing.T) {
 	inQueue(t, func(g *Gate, q *queue) {
 		rates := map[string]int{"a": 600, "b": 600, "c": 600, "d": 600, "e": 600}
 		q.offer(g, rates, 20*time.Second)
+
 		for _, perSecond := range []float64{700, 500, 300} {
 			q.perSecond, q.oldest = perSecond, 0
 			q.offer(g, rates, 10*time.Second)
+
 			if q.oldest > 9*time.Second/2 {
 				t.Errorf("%v a second: the oldest waited %v", perSecond, q.oldest)
 			}
@@ -117,10 +127,12 @@ func TestWhoSendsLessThanItsShareGetsIn(t *testing.T) {
 		}
 		q.offer(g, rates, 10*time.Second)
 		q.offer(g, rates, 60*time.Second)
+
 		others := maps.Clone(q.refused)
 		if delete(others, "flood"); len(others) > 0 {
 			t.Errorf("refused: %v, accepted: %v", q.refused, q.accepted)
 		}
+
 		if n := q.total(); n < 54_000 || n > 66_000 {
 			t.Errorf("%d of 60,000 are accepted", n)
 		}
@@ -133,9 +145,11 @@ func TestWithoutEnginesAllAreRefused(t *testing.T) {
 		q.offer(g, map[string]int{"a": 500, "b": 100}, 10*time.Second)
 		q.perSecond = 0
 		q.offer(g, map[string]int{"a": 500, "b": 100}, 20*time.Second)
+
 		if q.offer(g, map[string]int{"a": 500, "b": 100}, 10*time.Second); q.total() > 0 {
 			t.Errorf("accepted: %v", q.accepted)
 		}
+
 		problem := g.Admit("a")
 		if problem == nil || problem.Status != 429 || problem.RetryAfter != time.Second {
 			t.Errorf("%+v", problem)
@@ -158,6 +172,7 @@ func TestPaymentsWait(t *testing.T) {
 		g := NewGate(Config{Age: time.Second, RetryAfter: time.Second}, prometheus.NewRegistry())
 		is := func(want bool, what string) {
 			t.Helper()
+
 			if g.PaymentsWait() != want {
 				t.Errorf("%s: payments wait is %v", what, !want)
 			}

@@ -32,6 +32,7 @@ type Balance struct {
 
 func balanceOf(a tb.Account) Balance {
 	none := tb.Uint128{}
+
 	return Balance{
 		PostedCentavos: Posted(a), PendingOutCentavos: ledger.Less(a.DebitsPending, none),
 		PendingInCentavos: ledger.Less(a.CreditsPending, none),
@@ -57,24 +58,29 @@ func (l *Ledger) Account(r *http.Request) (AccountBalance, *web.Problem) {
 	if problem != nil {
 		return AccountBalance{}, problem
 	}
+
 	return l.AccountNow(r.Context(), named)
 }
 
 // AccountNow returns a customer's account.
 func (l *Ledger) AccountNow(ctx context.Context, named pix.Account) (AccountBalance, *web.Problem) {
 	id := ledger.CustomerAccount(named)
+
 	accounts, problem := l.FindAccounts(ctx, id)
 	if problem != nil {
 		return AccountBalance{}, problem
 	}
+
 	account, there := accounts[id]
 	if !there {
 		return AccountBalance{}, UnknownAccount(named)
 	}
+
 	state, problem := l.Register()
 	if problem != nil {
 		return AccountBalance{}, problem
 	}
+
 	return accountBalanceOf(account, state), nil
 }
 
@@ -92,6 +98,7 @@ func NotOpen(state *register.State, name string, account pix.Account) *web.Probl
 	if is == register.Open {
 		return nil
 	}
+
 	return &web.Problem{Type: web.Kind("account-not-open"), Title: "The account is not open",
 		Status: http.StatusUnprocessableEntity, Field: name, Value: field.AccountOf(account),
 		Rule:   "an account that is open",
@@ -104,6 +111,7 @@ func AccountIn(r *http.Request) (pix.Account, *web.Problem) {
 	if err := named.Pix().Validate(); err != nil {
 		return pix.Account{}, field.Invalid("", "account", named, pix.ReasonMalformed, err.Error())
 	}
+
 	return named.Pix(), nil
 }
 

@@ -49,11 +49,13 @@ var ActNames = map[ledger.ActKind]string{
 // ActOf returns an act as responses show it.
 func ActOf(record tb.Transfer, act ledger.Act, at time.Time) Act {
 	id := record.ID.BigInt()
+
 	shown := Act{ID: fmt.Sprintf("%032x", &id), At: at, Participant: string(act.Bank), Act: ActNames[act.Kind],
 		By: string(act.Bank), WindowSeconds: int(act.WindowSeconds)}
 	if act.ByCentralBank {
 		shown.By = keys.CentralBank
 	}
+
 	switch {
 	case act.Kind.Caps():
 		shown.CapCentavos = &act.Centavos
@@ -62,9 +64,11 @@ func ActOf(record tb.Transfer, act ledger.Act, at time.Time) Act {
 	default:
 		shown.AmountCentavos = act.Centavos
 	}
+
 	if act.Kind.OfAccount() {
 		shown.Account = new(field.AccountOf(act.Account))
 	}
+
 	return shown
 }
 
@@ -85,10 +89,12 @@ func (l *Ledger) ParticipantActs(r *http.Request) (*ActPage, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
+
 	return l.acts(r, ledger.BooksAccount(psp), func(now *register.State) uint64 {
 		if p := now.Participant(psp); p != nil {
 			return p.ActedTo
 		}
+
 		return math.MaxUint64
 	})
 }
@@ -100,13 +106,16 @@ func (l *Ledger) participantIn(r *http.Request) (pix.ISPB, *web.Problem) {
 	if problem != nil {
 		return psp, problem
 	}
+
 	if state, _ := l.register.Current(); state.Participant(psp) != nil {
 		return psp, nil
 	}
+
 	found, problem := l.FindAccounts(r.Context(), ledger.ReserveAccount(psp))
 	if problem == nil && len(found) == 0 {
 		problem = UnknownParticipant(string(psp))
 	}
+
 	return psp, problem
 }
 
@@ -119,15 +128,18 @@ func (l *Ledger) acts(r *http.Request, of ledger.AccountID,
 	if problem != nil {
 		return nil, problem
 	}
+
 	if state, fresh := l.register.Current(); fresh && cursor >= last(state) {
 		return &ActPage{Acts: []Act{}, NextCursor: strconv.FormatUint(max(cursor, cursorMin), 10)}, nil
 	}
 	filter := tb.AccountFilter{AccountID: of, Limit: uint32(limit), TimestampMin: cursor + 1,
 		Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
+
 	found, problem := query(r.Context(), l, transfersOf(filter))
 	if problem != nil {
 		return nil, problem
 	}
+
 	page := &ActPage{Acts: []Act{}, NextCursor: strconv.FormatUint(max(cursor, cursorMin), 10)}
 	for i := range found {
 		page.NextCursor = strconv.FormatUint(found[i].Timestamp, 10)
@@ -135,6 +147,7 @@ func (l *Ledger) acts(r *http.Request, of ledger.AccountID,
 			page.Acts = append(page.Acts, ActOf(found[i], act, at))
 		}
 	}
+
 	return page, nil
 }
 
@@ -143,6 +156,7 @@ func (l *Ledger) Register() (*register.State, *web.Problem) {
 	if state, fresh := l.register.Current(); fresh {
 		return state, nil
 	}
+
 	return nil, &web.Problem{Type: web.Kind("register-away"), Title: "The register cannot be read",
 		Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: "nothing was sent or done: who is suspended and what is blocked was not read for 2 s; try again later"}
@@ -152,10 +166,12 @@ func (l *Ledger) Register() (*register.State, *web.Problem) {
 func (l *Ledger) NewestRegister(ctx context.Context) (*register.State, *web.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
+
 	state, err := l.register.Newer(ctx)
 	if err != nil {
 		return nil, ledgerAway(l.config.Timeout)
 	}
+
 	return state, nil
 }
 
@@ -163,9 +179,11 @@ func (l *Ledger) NewestRegister(ctx context.Context) (*register.State, *web.Prob
 func (l *Ledger) Reach(ctx context.Context, at time.Time) *web.Problem {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
+
 	if _, err := l.register.Reach(ctx, uint64(at.UnixNano())); err != nil {
 		return ledgerAway(l.config.Timeout)
 	}
+
 	return nil
 }
 
@@ -178,16 +196,19 @@ func (l *Ledger) HasJoined(ctx context.Context, psp pix.ISPB) (bool, *web.Proble
 	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.Joined), Limit: 1,
 		Flags: tb.AccountFilterFlags{Credits: true}.ToUint32()}
 	found, problem := query(ctx, l, transfersOf(filter))
+
 	return len(found) > 0, problem
 }
 
 // FindAccounts returns those of the accounts that exist, by their ids.
 func (l *Ledger) FindAccounts(ctx context.Context, ids ...tb.Uint128) (map[tb.Uint128]tb.Account, *web.Problem) {
 	found, problem := l.accounts.find(ctx, ids)
+
 	accounts := make(map[tb.Uint128]tb.Account, len(found))
 	for _, account := range found {
 		accounts[account.ID] = account
 	}
+
 	return accounts, problem
 }
 
@@ -216,6 +237,7 @@ func (l *Ledger) OpenedAccounts(r *http.Request) (*AccountPage, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
+
 	limit, cursor, problem := l.pageOf(r)
 	if problem != nil {
 		return nil, problem
@@ -223,34 +245,41 @@ func (l *Ledger) OpenedAccounts(r *http.Request) (*AccountPage, *web.Problem) {
 	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.AccountOpened),
 		TimestampMin: cursor + 1, Limit: uint32(limit + 1),
 		Flags: tb.AccountFilterFlags{Credits: true}.ToUint32()}
+
 	records, problem := query(r.Context(), l, transfersOf(filter))
 	if problem != nil {
 		return nil, problem
 	}
 	page := &AccountPage{Accounts: []AccountBalance{}}
+
 	if len(records) > limit {
 		records = records[:limit]
 		page.NextCursor = strconv.FormatUint(records[limit-1].Timestamp, 10)
 	}
 	var ids []tb.Uint128
+
 	for _, record := range records {
 		if act, _, err := ledger.ActOf(record); err == nil { // else of a later version, or forged: the audit says so
 			ids = append(ids, ledger.CustomerAccount(act.Account))
 		}
 	}
+
 	accounts, problem := l.FindAccounts(r.Context(), ids...)
 	if problem != nil {
 		return nil, problem
 	}
+
 	state, problem := l.Register()
 	if problem != nil {
 		return nil, problem
 	}
+
 	for _, id := range ids {
 		if account, there := accounts[id]; there { // else the act is forged
 			page.Accounts = append(page.Accounts, accountBalanceOf(account, state))
 		}
 	}
+
 	return page, nil
 }
 

@@ -38,6 +38,7 @@ func (l *Ledger) Closed() *web.Problem {
 		problem := *closed // callers add an id
 		return &problem
 	}
+
 	return nil
 }
 

@@ -33,29 +33,35 @@ const (
 // of two ids each, and what the ledger knows is looked up again as a whole. permits bounds the look-ups.
 func (l *Ledger) KnowsPayments(ctx context.Context, permits *web.Pool, orders []Order) ([]Knowledge, *web.Problem) {
 	known := make([]Knowledge, len(orders)) // nothing
+
 	ids := make([]tb.Uint128, 0, glimpseIDs*len(orders))
 	for _, order := range orders {
 		ids = ledger.AppendGlimpseIDs(ids, order.ID)
 	}
+
 	glimpsed, problem := l.transfers.findWith(ctx, permits, ids)
 	if problem != nil || len(glimpsed) == 0 {
 		return known, problem
 	}
 	is := byID(glimpsed)
 	var traced []tb.Uint128
+
 	for i, order := range orders {
 		if len(pick(is, ids[glimpseIDs*i:glimpseIDs*(i+1)])) > 0 {
 			traced = ledger.AppendTraceIDs(traced, order.ID)
 		}
 	}
+
 	found, problem := l.transfers.findWith(ctx, permits, traced)
 	if problem != nil {
 		return nil, problem
 	}
+
 	is = byID(found)
 	for i, order := range orders {
 		known[i] = knowledgeOf(order, ledger.TraceOf(order.ID, pick(is, ledger.AppendTraceIDs(nil, order.ID))))
 	}
+
 	return known, nil
 }
 
@@ -67,6 +73,7 @@ func byID(transfers []tb.Transfer) map[tb.Uint128]tb.Transfer {
 	for _, transfer := range transfers {
 		is[transfer.ID] = transfer
 	}
+
 	return is
 }
 
@@ -77,6 +84,7 @@ func pick(is map[tb.Uint128]tb.Transfer, ids []tb.Uint128) (found []tb.Transfer)
 			found = append(found, transfer)
 		}
 	}
+
 	return found
 }
 
@@ -88,6 +96,7 @@ func knowledgeOf(order Order, trace ledger.Trace) Knowledge {
 	case trace.Holds(order.ID, order.Content):
 		return KnowsSame
 	}
+
 	return KnowsOther
 }
 
@@ -99,16 +108,19 @@ func (l *Ledger) KnowsReturn(ctx context.Context, id pix.ReturnID,
 	ctx = Paying(ctx)
 	ids := append(ledger.AppendTraceIDs(nil, content.Original), ledger.ReturnVerdict(id),
 		ledger.ReturnedMark(content.Original))
+
 	found, problem := l.transfers.find(ctx, ids)
 	if problem == nil && slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReturned }) {
 		found, problem = l.transfers.find(ctx, ledger.AppendReturnTraceIDs(nil, id, content.Original))
 	}
+
 	if problem != nil {
 		return KnowsNothing, "", problem
 	}
 	original := paymentStateOf(content.Original, found, time.Time{})
 	trace := ledger.ReturnTraceOf(id, content, found)
 	_, decided := trace.Verdict()
+
 	_, held := trace.Slot()
 	switch {
 	case !decided && !held || trace.NamesAnother():
@@ -117,6 +129,7 @@ func (l *Ledger) KnowsReturn(ctx context.Context, id pix.ReturnID,
 	default:
 		known = KnowsOther
 	}
+
 	return known, original.Payee.PSP(), nil
 }
 
@@ -139,6 +152,7 @@ func conflict(kind, id, detail string) *web.Problem {
 	if id[0] == 'D' {
 		name, rule = "return_id", "an id names one return: original, amount and reason"
 	}
+
 	return &web.Problem{Type: web.Kind(kind), Title: "The id belongs to other content", Status: http.StatusConflict,
 		Field: name, Value: id,
 		Rule: rule, Code: pix.ReasonConflict.String(), EndToEndID: id, Detail: detail}
@@ -150,6 +164,7 @@ func (s PaymentState) Conflict(content pix.Digest) *web.Problem {
 		knowledgeOf(Order{id, content}, s.trace) == KnowsOther {
 		return KnownConflict(s.EndToEndID)
 	}
+
 	return nil
 }
 
@@ -159,5 +174,6 @@ func (s ReturnState) Conflict(content pix.Digest) *web.Problem {
 	if s.verdict != nil && s.verdict.UserData64 != content.Hash() {
 		return KnownConflict(s.ReturnID)
 	}
+
 	return nil
 }

@@ -76,14 +76,17 @@ func dayRequestOf(r *http.Request) (q dayRequest, problem *web.Problem) {
 	wrong := func(name, text, detail string) *web.Problem {
 		return field.Invalid("", name, text, pix.ReasonMalformed, detail)
 	}
+
 	var err error
 	if q.psp, err = pix.ParseISPB(r.PathValue("ispb")); err != nil {
 		return q, wrong("ispb", r.PathValue("ispb"), err.Error())
 	}
+
 	if q.day, err = pix.ParseDay(r.PathValue("day")); err != nil {
 		return q, wrong("day", r.PathValue("day"), err.Error())
 	}
 	q.to = q.day.Next().Begins()
+
 	values := r.URL.Query()
 	if text := values.Get("until"); text != "" {
 		until, err := time.Parse(time.RFC3339Nano, text)
@@ -95,11 +98,13 @@ func dayRequestOf(r *http.Request) (q dayRequest, problem *web.Problem) {
 		q.to = until.UTC()
 	}
 	name := cmp.Or(values.Get("format"), "json")
+
 	format, known := dayFormats[name]
 	if !known {
 		return q, wrong("format", name, "it must be json, csv or camt053")
 	}
 	q.format = format
+
 	return q, nil
 }
 
@@ -112,10 +117,12 @@ func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) *web.Probl
 			Detail: "before HTTP/1.1 a response that breaks off looks whole: use HTTP/1.1; a proxy may have to be told to"}
 	}
 	q, problem := dayRequestOf(r)
+
 	caller := access.Of(r).Name()
 	if problem == nil {
 		problem = l.days.Take(caller)
 	}
+
 	if problem != nil {
 		return problem
 	}
@@ -123,6 +130,7 @@ func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) *web.Probl
 	ctx, done := web.Bound(r.Context(), l.stopping, l.config.DayTimeMax)
 	defer done()
 	response := &patient{ctx: ctx, to: w, control: http.NewResponseController(w)}
+
 	balances, problem := l.dayBalances(ctx, q)
 	if problem == nil {
 		web.NoReadDeadline(w)
@@ -130,13 +138,16 @@ func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) *web.Probl
 		w.Header().Set("Cache-Control", "no-store")
 		problem = l.sendDay(ctx, balances, q.format, response)
 	}
+
 	if problem != nil && response.began {
 		panic(http.ErrAbortHandler) // a broken connection, not the end of a response
 	}
+
 	if problem != nil {
 		// an error means that there is no deadline
 		_ = response.control.SetWriteDeadline(time.Now().Add(dayWriteTimeout))
 	}
+
 	return problem
 }
 
@@ -153,11 +164,13 @@ func (p *patient) Write(text []byte) (int, error) {
 		return 0, err
 	}
 	p.began = true
+
 	deadline := time.Now().Add(dayWriteTimeout)
 	if ends, bounded := p.ctx.Deadline(); bounded && ends.Before(deadline) {
 		deadline = ends
 	}
 	_ = p.control.SetWriteDeadline(deadline) // an error means that there is no deadline
+
 	return p.to.Write(text)
 }
 
@@ -166,6 +179,7 @@ const dayWriteTimeout = 10 * time.Second
 // dayBalances returns the balances at both ends of a day that is over.
 func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *web.Problem) {
 	id := ledger.ReserveAccount(q.psp)
+
 	found, problem := l.accounts.find(ctx, []tb.Uint128{id})
 	switch {
 	case problem != nil:
@@ -177,26 +191,31 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 			Status: http.StatusConflict, Field: "ispb", Value: q.psp,
 			Detail: "the ledger was made by an older version and keeps no history of this reserve, which cannot be added: statements of days need a new ledger"}
 	}
+
 	if opened := time.Unix(0, int64(found[0].Timestamp)).UTC(); !q.to.After(opened) {
 		return DayBalances{}, &web.Problem{Type: web.Kind("unknown-day"), Title: "Unknown day",
 			Status: http.StatusNotFound, Field: "day", Value: q.day.String(),
 			Detail: fmt.Sprintf("the reserve was opened at %s: the first day is %v", instant(opened),
 				pix.DayOf(opened))}
 	}
+
 	if problem := l.unfinished(ctx, q); problem != nil {
 		return DayBalances{}, problem
 	}
 	b := DayBalances{Participant: string(q.psp), Day: q.day.String(), From: q.day.Begins(), To: q.to}
+
 	opening, problem := l.balanceBefore(ctx, id, b.From)
 	if problem != nil {
 		return b, problem
 	}
+
 	closing, problem := l.balanceBefore(ctx, id, b.To)
 	if problem != nil {
 		return b, problem
 	}
 	b.OpeningCentavos, b.ClosingCentavos = ledger.Less(opening.CreditsPosted, opening.DebitsPosted),
 		ledger.Less(closing.CreditsPosted, closing.DebitsPosted)
+
 	b.CreditCentavos, b.DebitCentavos = ledger.Less(closing.CreditsPosted, opening.CreditsPosted),
 		ledger.Less(closing.DebitsPosted, opening.DebitsPosted)
 	if max(b.CreditCentavos, b.DebitCentavos) == math.MaxInt64 { // a sum that could only be told wrong
@@ -205,6 +224,7 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 			Rule:   "less than 9223372036854775807 (2^63-1) centavos of credits, and of debits, in a day",
 			Detail: "more moved through the reserve on this day: its statement is not told; read the lines of its accounts"}
 	}
+
 	return b, nil
 }
 
@@ -218,6 +238,7 @@ func (l *Ledger) unfinished(ctx context.Context, q dayRequest) *web.Problem {
 			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "the ledger has not answered since this producer started: ask again later"}
 	}
+
 	at := probe.At
 	if at.Before(q.to) && !l.now().Before(q.to) {
 		var problem *web.Problem
@@ -225,9 +246,11 @@ func (l *Ledger) unfinished(ctx context.Context, q dayRequest) *web.Problem {
 			return problem
 		}
 	}
+
 	if !at.Before(q.to) {
 		return nil
 	}
+
 	return &web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Status: http.StatusConflict,
 		Field: "day", Value: q.day.String(),
 		Rule: "a day that is over by the ledger's clock", RetryAfter: min(q.to.Sub(at), dayRetryMax) + time.Second,
@@ -245,10 +268,12 @@ func (l *Ledger) balanceBefore(ctx context.Context, id ledger.AccountID,
 	before time.Time) (tb.AccountBalance, *web.Problem) {
 	filter := tb.AccountFilter{AccountID: id, TimestampMax: uint64(before.UnixNano()) - 1, Limit: 1,
 		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
+
 	found, problem := patiently(ctx, l, balancesOf(filter))
 	if problem != nil || len(found) == 0 { // none: nothing had moved yet
 		return tb.AccountBalance{}, problem
 	}
+
 	return found[0], nil
 }
 
@@ -259,9 +284,11 @@ func patiently[O any](ctx context.Context, l *Ledger, q inquiry[O]) ([]O, *web.P
 	if err != nil {
 		return nil, l.cutShort()
 	}
+
 	if closed := l.Closed(); closed != nil { // it may be another ledger's
 		return nil, closed
 	}
+
 	return checked(l, q, found)
 }
 
@@ -288,39 +315,48 @@ func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, format dayFo
 		Flags:        tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32(),
 		TimestampMin: uint64(balances.From.UnixNano()), TimestampMax: uint64(balances.To.UnixNano()) - 1}
 	sums := daySums{balance: balances.OpeningCentavos, by: map[string]*DaySum{}}
+
 	for {
 		found, problem := patiently(ctx, l, transfersOf(filter))
 		if problem != nil {
 			return problem
 		}
+
 		for i := range found {
 			if line, moved := dayLineOf(&found[i], filter.AccountID); moved {
 				sums.add(&line)
+
 				if to.line(line) != nil {
 					return l.cutShort()
 				}
 			}
 		}
+
 		if len(found) < int(filter.Limit) {
 			break
 		}
+
 		if text.Flush() != nil || response.control.Flush() != nil { // a client gives up after a silence
 			return l.cutShort()
 		}
 		filter.TimestampMin = found[len(found)-1].Timestamp + 1
 	}
+
 	if err := sums.prove(balances); err != nil {
 		l.wrongDays.Inc()
 		l.log.Error("a statement of a day is wrong", zap.String("participant", balances.Participant),
 			zap.String("day", balances.Day), zap.String("request_id", response.to.Header().Get(web.RequestID)),
 			zap.Error(err))
+
 		return &web.Problem{Type: web.Kind("broken-law"), Title: "The statement is wrong",
 			Status: http.StatusInternalServerError,
 			Detail: "its lines do not lead to the ledger's own balances, so it is not sent: tell the operator; asking again does not help"}
 	}
+
 	if to.end(balances, sums.sorted()) != nil || text.Flush() != nil {
 		return l.cutShort()
 	}
+
 	return nil
 }
 
@@ -334,6 +370,7 @@ func dayLineOf(t *tb.Transfer, reserve ledger.AccountID) (line DayLine, moved bo
 	line = DayLine{At: time.Unix(0, int64(t.Timestamp)).UTC(), AmountCentavos: ledger.Centavos(t.Amount)}
 	id := t.ID.BigInt()
 	line.ID = fmt.Sprintf("%032x", &id)
+
 	switch t.Code {
 	case ledger.CodeLeg2:
 		line.Kind = "payment"
@@ -353,10 +390,12 @@ func dayLineOf(t *tb.Transfer, reserve ledger.AccountID) (line DayLine, moved bo
 		line.Kind = "code " + strconv.Itoa(int(t.Code))
 	}
 	other := t.DebitAccountID
+
 	line.Direction = "credit"
 	if other == reserve {
 		line.Direction, other = "debit", t.CreditAccountID
 	}
+
 	switch kind, of := ledger.UnpackAccount(other); kind {
 	case ledger.Reserve:
 		line.Counterparty = string(of.ISPB)
@@ -365,6 +404,7 @@ func dayLineOf(t *tb.Transfer, reserve ledger.AccountID) (line DayLine, moved bo
 	default:
 		line.Counterparty = ledger.AccountName(other)
 	}
+
 	return line, true
 }
 
@@ -381,6 +421,7 @@ func (s *daySums) add(line *DayLine) {
 		sum = &DaySum{Counterparty: line.Counterparty}
 		s.by[line.Counterparty] = sum
 	}
+
 	if line.Direction == "credit" {
 		sum.Credits++
 		sum.CreditCentavos += line.AmountCentavos
@@ -400,6 +441,7 @@ func (s *daySums) prove(b DayBalances) error {
 	if s.balance == b.ClosingCentavos && s.credit == b.CreditCentavos && s.debit == b.DebitCentavos {
 		return nil
 	}
+
 	return fmt.Errorf("broken law: the lines credit %d, debit %d and lead from %d to %d centavos; the reserve was credited %d, debited %d and closed with %d",
 		s.credit, s.debit, b.OpeningCentavos, s.balance, b.CreditCentavos, b.DebitCentavos, b.ClosingCentavos)
 }
@@ -409,5 +451,6 @@ func (s *daySums) sorted() []DaySum {
 	for _, name := range slices.Sorted(maps.Keys(s.by)) {
 		sums = append(sums, *s.by[name])
 	}
+
 	return sums
 }

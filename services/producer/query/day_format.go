@@ -58,6 +58,7 @@ func encoded(value any) []byte {
 	if err != nil {
 		panic(err) // impossible for these types
 	}
+
 	return text
 }
 
@@ -79,6 +80,7 @@ func (c *dayCSV) line(l DayLine) error {
 	c.lines++
 	_, err := fmt.Fprintf(c.to, "line,%s,%s,%s,%s,%s,%d,%d,\r\n", instant(l.At), l.Kind, l.ID, l.Counterparty,
 		l.Direction, l.AmountCentavos, l.BalanceCentavos)
+
 	return err
 }
 
@@ -87,11 +89,13 @@ func (c *dayCSV) end(b DayBalances, sums []DaySum) error {
 		if s.Credits > 0 {
 			fmt.Fprintf(c.to, "sum,,,,%s,credit,%d,,%d\r\n", s.Counterparty, s.CreditCentavos, s.Credits)
 		}
+
 		if s.Debits > 0 {
 			fmt.Fprintf(c.to, "sum,,,,%s,debit,%d,,%d\r\n", s.Counterparty, s.DebitCentavos, s.Debits)
 		}
 	}
 	_, err := fmt.Fprintf(c.to, "closing,%s,,,,,,%d,%d\r\n", instant(b.To), b.ClosingCentavos, c.lines)
+
 	return err
 }
 
@@ -104,6 +108,7 @@ type dayCamt struct {
 
 func (c *dayCamt) begin(b DayBalances) {
 	c.day = b.Day
+
 	id, closing := b.Participant+"-"+b.Day, "CLBD"
 	if day, err := pix.ParseDay(b.Day); err == nil && b.To.Before(day.Next().Begins()) { // a part of the day
 		id, closing = fmt.Sprintf("%s-%d", id, b.To.Sub(b.From)), "ITBD" // at most 35 characters, as in ISO 20022
@@ -114,6 +119,7 @@ func (c *dayCamt) begin(b DayBalances) {
 <Stmt><Id>%[1]s</Id><FrToDt><FrDtTm>%[3]s</FrDtTm><ToDtTm>%[4]s</ToDtTm></FrToDt>
 <Acct><Id><Othr><Id>%[2]s</Id></Othr></Id><Ccy>BRL</Ccy></Acct>
 `, id, b.Participant, instant(b.From), instant(b.To))
+
 	for _, balance := range []struct {
 		kind     string
 		centavos int64
@@ -130,6 +136,7 @@ func (c *dayCamt) line(l DayLine) error {
 	if l.Direction == "debit" {
 		indicator, agent = "DBIT", "CdtrAgt"
 	}
+
 	reference := "TxId"
 	if l.Kind == "payment" {
 		reference = "EndToEndId"
@@ -146,16 +153,19 @@ func (c *dayCamt) line(l DayLine) error {
 			"<RltdAgts><%[7]s><FinInstnId>%[8]s</FinInstnId></%[7]s></RltdAgts>"+
 			"<RltdDts><TxDtTm>%[4]s</TxDtTm></RltdDts></TxDtls></NtryDtls></Ntry>\n",
 		l.ID, inReais(l.AmountCentavos), indicator, instant(l.At), l.Kind, reference, agent, other, c.day)
+
 	return err
 }
 
 func (c *dayCamt) end(_ DayBalances, sums []DaySum) error {
 	fmt.Fprint(c.to, "</Stmt>\n<SplmtryData><Envlp><Counterparties xmlns=\"urn:liquida:statement\">\n")
+
 	for _, s := range sums {
 		fmt.Fprintf(c.to, "<Counterparty><MmbId>%s</MmbId><Credits>%d</Credits><CreditSum>%s</CreditSum><Debits>%d</Debits><DebitSum>%s</DebitSum></Counterparty>\n",
 			s.Counterparty, s.Credits, inReais(s.CreditCentavos), s.Debits, inReais(s.DebitCentavos))
 	}
 	_, err := fmt.Fprint(c.to, "</Counterparties></Envlp></SplmtryData>\n</BkToCstmrStmt></Document>\n")
+
 	return err
 }
 

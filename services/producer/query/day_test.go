@@ -35,6 +35,7 @@ func TestTheFormatsOfAStatement(t *testing.T) {
 			BalanceCentavos: 935},
 	}
 	sums := []DaySum{{Counterparty: "10000002", Credits: 1, CreditCentavos: 40, Debits: 1, DebitCentavos: 105}}
+
 	for name, want := range map[string]string{
 		"csv": `record,at,kind,id,counterparty,direction,amount_centavos,balance_centavos,count
 opening,2026-01-02T03:00:00Z,,,,,,1000,
@@ -70,6 +71,7 @@ closing,2026-01-03T03:00:00Z,,,,,,935,2
 		if name == "csv" {
 			want = strings.ReplaceAll(want, "\n", "\r\n")
 		}
+
 		if text := written(t, name, balances, lines, sums); text != want {
 			t.Errorf("%s is\n%s\nwant\n%s", name, text, want)
 		}
@@ -88,6 +90,7 @@ func TestAPartOfADayHasItsOwnId(t *testing.T) {
 		w := bufio.NewWriter(&text)
 		dayFormats["camt053"].write(w).begin(
 			DayBalances{Participant: "10000001", Day: "2026-01-02", From: begins, To: to})
+
 		if w.Flush() != nil || strings.Count(text.String(), want[0]) != 2 ||
 			strings.Count(text.String(), "<Cd>"+want[1]+"</Cd>") != 1 || strings.Count(text.String(), "BD</Cd>") != 2 {
 			t.Errorf("until %v: %s", to, text.String())
@@ -105,6 +108,7 @@ func TestNoTextInAStatementNeedsQuotes(t *testing.T) {
 			var b [16]byte
 			binary.LittleEndian.PutUint64(b[:8], low)
 			binary.LittleEndian.PutUint64(b[8:], high)
+
 			return tb.BytesToUint128(b)
 		}
 		kind := rapid.Uint64Range(0, 15).Draw(t, "kind") << 60
@@ -112,19 +116,23 @@ func TestNoTextInAStatementNeedsQuotes(t *testing.T) {
 			CreditAccountID: reserve, Amount: tb.ToUint128(1 + words[4]>>2),
 			UserData128: number(words[5], words[6]), UserData64: words[7], Code: rapid.Uint16().Draw(t, "code"),
 			Timestamp: words[4]>>1 + 1}
+
 		line, moved := dayLineOf(&transfer, reserve)
 		if !moved {
 			t.Fatalf("%+v moved nothing", transfer)
 		}
+
 		text := written(t, "csv", DayBalances{Participant: "10000001", Day: "2026-01-02"}, []DayLine{line},
 			[]DaySum{{Counterparty: line.Counterparty, Credits: 1}})
 		if strings.Count(text, "\n") != strings.Count(text, "\r\n") || strings.Count(text, "record,") != 1 {
 			t.Fatalf("lines do not end in CRLF, or there is not one header: %q", text)
 		}
+
 		rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 		if err != nil || len(rows) != 5 || len(rows[0]) != 9 {
 			t.Fatalf("%v %q", err, text)
 		}
+
 		for _, row := range rows {
 			for _, value := range row {
 				if strings.ContainsAny(value, "\"'&<>;\t") || value != "" && strings.ContainsAny(value[:1], "=+-@ ") {
@@ -132,6 +140,7 @@ func TestNoTextInAStatementNeedsQuotes(t *testing.T) {
 				}
 			}
 		}
+
 		if len(line.ID) > 35 || len(line.Kind) > 35 || len(line.Counterparty) > 140 {
 			t.Fatalf("too long for camt.053: %+v", line)
 		}
@@ -144,14 +153,17 @@ func written(t interface{ Fatal(...any) }, format string, balances DayBalances, 
 	to := bufio.NewWriter(&text)
 	w := dayFormats[format].write(to)
 	w.begin(balances)
+
 	for _, line := range lines {
 		if err := w.line(line); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := w.end(balances, sums); err != nil || to.Flush() != nil {
 		t.Fatal(err)
 	}
+
 	return text.String()
 }
 
@@ -169,6 +181,7 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 		{"return", "10000002", "D100000022026010212%013d"},
 		{"liquidity", "central-bank", "%032x"}, {"code 65535", "customer/10000001/9999/12345678901234567890", "%032x"},
 	}
+
 	for name, c := range map[string]struct {
 		until time.Time
 		lines int
@@ -181,6 +194,7 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 				OpeningCentavos: 100_000_000}
 			sums := daySums{balance: b.OpeningCentavos, by: map[string]*DaySum{}}
 			lines := make([]DayLine, c.lines)
+
 			want := make([]readEntry, c.lines)
 			for i := range lines { // the last one in the last instant
 				of := kinds[i%len(kinds)]
@@ -189,22 +203,26 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 					ID: fmt.Sprintf(of.format, i), Direction: []string{"credit", "debit"}[i/2%2],
 					AmountCentavos: int64(1 + i*7)}
 				sums.add(&lines[i])
+
 				want[i] = readEntry{lines[i].ID, day.String(), lines[i].AmountCentavos}
 				if lines[i].Direction == "debit" {
 					want[i].Centavos *= -1
 				}
 			}
 			b.CreditCentavos, b.DebitCentavos, b.ClosingCentavos = sums.credit, sums.debit, sums.balance
+
 			path := filepath.Join(t.TempDir(), "statement.xml")
 			if err := os.WriteFile(path, []byte(written(t, "camt053", b, lines, sums.sorted())), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			command := exec.CommandContext(t.Context(), python, "testdata/read_statement.py", path)
 			command.Stderr = os.Stderr
+
 			said, err := command.Output()
 			if err != nil {
 				t.Fatalf("%v: %s", err, said)
 			}
+
 			var read map[string]struct {
 				Error            string
 				Opening, Closing *int64
@@ -213,6 +231,7 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 			if err := json.Unmarshal(said, &read); err != nil || len(read) != 5 {
 				t.Fatalf("%v: %s", err, said)
 			}
+
 			for program, r := range read {
 				switch {
 				case program == "ofxstatement-iso20022" && strings.Contains(name, "part"):
@@ -220,6 +239,7 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 					if !strings.Contains(r.Error, "CLBD") {
 						t.Errorf("%s: %q", program, r.Error)
 					}
+
 					continue
 				case r.Error != "":
 					t.Errorf("%s: %s", program, r.Error)
@@ -231,6 +251,7 @@ func TestProgramsOfOthersReadAStatement(t *testing.T) {
 					*r.Closing != b.ClosingCentavos:
 					t.Errorf("%s: balances %v %v, want %+v", program, r.Opening, r.Closing, b)
 				}
+
 				if !slices.Equal(r.Entries, want) {
 					t.Errorf("%s reads %d entries, from %+v; want %d, from %+v", program, len(r.Entries),
 						r.Entries[:min(3, len(r.Entries))], len(want), want[:min(3, len(want))])
@@ -251,16 +272,19 @@ func TestAStatementThatDoesNotSumUpIsNoStatement(t *testing.T) {
 	balances := DayBalances{OpeningCentavos: 1000, CreditCentavos: 70, DebitCentavos: 30, ClosingCentavos: 1040}
 	lines := []DayLine{{Direction: "credit", AmountCentavos: 70, Counterparty: "10000002"},
 		{Direction: "debit", AmountCentavos: 30, Counterparty: "10000003"}}
+
 	prove := func(lines ...DayLine) error {
 		sums := daySums{balance: balances.OpeningCentavos, by: map[string]*DaySum{}}
 		for i := range lines {
 			sums.add(&lines[i])
 		}
+
 		return sums.prove(balances)
 	}
 	if err := prove(lines...); err != nil {
 		t.Error(err)
 	}
+
 	canceling := []DayLine{{Direction: "debit", AmountCentavos: 5}, {Direction: "credit", AmountCentavos: 5}}
 	for name, wrong := range map[string][]DayLine{
 		"none": nil, "one is lost": lines[:1], "one comes twice": {lines[0], lines[1], lines[1]},

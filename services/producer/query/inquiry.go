@@ -54,6 +54,7 @@ func balancesOf(filter tb.AccountFilter) inquiry[tb.AccountBalance] {
 func reserves(from uint64, limit int) inquiry[tb.Account] {
 	filter := tb.QueryFilter{Code: uint16(ledger.Reserve), Ledger: ledger.Ledger, TimestampMin: from,
 		Limit: uint32(limit)}
+
 	return inquiry[tb.Account]{
 		limit: limit, ask: func(c tigerbeetle.Client) ([]tb.Account, error) { return c.QueryAccounts(filter) },
 		wants: func(a *tb.Account) bool {
@@ -66,6 +67,7 @@ func reserves(from uint64, limit int) inquiry[tb.Account] {
 // returnLegs asks for all legs under an RtrId.
 func returnLegs(id pix.ReturnID) inquiry[tb.Transfer] {
 	filter := ledger.ReturnLegs(id)
+
 	return inquiry[tb.Transfer]{
 		limit: int(filter.Limit), ask: func(c tigerbeetle.Client) ([]tb.Transfer, error) {
 			return c.QueryTransfers(filter)
@@ -87,10 +89,12 @@ func checked[O any](l *Ledger, q inquiry[O], found []O) ([]O, *web.Problem) {
 			l.foreign.Inc()
 			l.log.Error("a query of the ledger found what it did not ask for: none of it is told",
 				zap.Any("found", found[i]))
+
 			return nil, &web.Problem{Type: web.Kind("broken-law"), Title: "The ledger's answer is not to the question",
 				Status: http.StatusInternalServerError,
 				Detail: "it holds what was not asked for, so none of it is told: tell the operator; asking again does not help"}
 		}
 	}
+
 	return found, nil
 }

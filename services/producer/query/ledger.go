@@ -44,6 +44,7 @@ func (c Config) Validate() error {
 	if c.PageMax >= c.IDsMax { // a page needs one line more, to know whether others follow
 		return fmt.Errorf("PAGE_MAX is %d: it must be below LEDGER_LOOKUP_IDS_MAX, %d", c.PageMax, c.IDsMax)
 	}
+
 	return nil
 }
 
@@ -94,6 +95,7 @@ func New(stopping context.Context, config Config, client tigerbeetle.Client, fol
 		ask: ledger.NewTransferReader(client, batch, t.Registry, question[tb.Transfer].answer, l.Fail)}
 	l.accounts = &lookups[tb.Account]{ledger: l, read: l.reads.Accounts,
 		ask: ledger.NewAccountReader(client, batch, t.Registry, question[tb.Account].answer, l.Fail)}
+
 	return l
 }
 
@@ -106,6 +108,7 @@ func (l *Ledger) Fail(err error) {
 	if err == nil {
 		return
 	}
+
 	select {
 	case l.failures <- err:
 	default: // the first one ends the process
@@ -125,6 +128,7 @@ func labelOf(reader string) string {
 	if _, err := pix.ParseISPB(reader); err != nil && reader != keys.CentralBank {
 		return "others"
 	}
+
 	return reader
 }
 
@@ -168,6 +172,7 @@ func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Prob
 	if isPaying(ctx) {
 		return l.findWith(ctx, l.ledger.asking, ids)
 	}
+
 	return read(ctx, l.ledger, func(ctx context.Context, reader string) (found []O, err error) {
 		for part := range slices.Chunk(ids, l.ledger.config.IDsMax) {
 			some, err := l.read(ctx, reader, part)
@@ -176,6 +181,7 @@ func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Prob
 			}
 			found = append(found, some...)
 		}
+
 		return found, nil
 	})
 }
@@ -191,9 +197,11 @@ func read[O any](ctx context.Context, l *Ledger,
 	bounded, done := context.WithTimeout(ctx, l.config.Timeout)
 	defer done()
 	found, err := ask(bounded, reader)
+
 	if closed := l.Closed(); closed != nil { // a stream or a wait that began before
 		return nil, closed
 	}
+
 	return found, l.unread(err)
 }
 
@@ -211,6 +219,7 @@ func (l *Ledger) unread(err error) *web.Problem {
 			Detail: fmt.Sprintf("what you have read took your part, or your turn did not come within LEDGER_READ_WAIT_MAX (%v): nothing was read, ask again after a pause, and for less",
 				l.config.Reads.WaitMax)}
 	}
+
 	return ledgerAway(l.config.Timeout)
 }
 
@@ -220,6 +229,7 @@ func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool,
 	ids []tb.Uint128) (found []O, problem *web.Problem) {
 	asker := access.From(ctx).Name()
 	var results []<-chan []O
+
 	for part := range slices.Chunk(ids, l.ledger.config.IDsMax) {
 		if problem := permits.Take(asker); problem != nil {
 			return nil, problem
@@ -231,6 +241,7 @@ func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool,
 	timeout := l.ledger.config.Timeout
 	bounded, done := context.WithTimeout(ctx, timeout)
 	defer done()
+
 	for _, result := range results {
 		some, problem := within(bounded, timeout, result)
 		if problem != nil {
@@ -238,9 +249,11 @@ func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool,
 		}
 		found = append(found, some...)
 	}
+
 	if problem := l.ledger.Closed(); problem != nil { // a stream or a wait that began before
 		return nil, problem
 	}
+
 	return found, nil
 }
 
@@ -253,9 +266,11 @@ func query[O any](ctx context.Context, l *Ledger, q inquiry[O]) (found []O, prob
 			return ledger.Query(ctx, l.reads, reader, q.limit, false, q.ask)
 		})
 	}
+
 	if problem != nil {
 		return nil, problem
 	}
+
 	return checked(l, q, found)
 }
 
@@ -271,16 +286,19 @@ func Ask[O any](ctx context.Context, l *Ledger, permits *web.Pool,
 	go func() {
 		found, err := ask(l.client)
 		permits.Free(asker)
+
 		if err != nil {
 			l.Fail(fmt.Errorf("the ledger refused a request: %w", err))
 			return
 		}
 		result <- found
 	}()
+
 	found, problem := within(ctx, l.config.Timeout, result)
 	if closed := l.Closed(); closed != nil {
 		return nil, closed
 	}
+
 	return found, problem
 }
 
@@ -291,6 +309,7 @@ func within[O any](ctx context.Context, timeout time.Duration, result <-chan []O
 	case <-time.After(timeout):
 	case <-ctx.Done():
 	}
+
 	return nil, ledgerAway(timeout)
 }
 

@@ -70,10 +70,12 @@ type Issuance struct {
 // ISPBOf returns the participant that the path names.
 func ISPBOf(r *http.Request) (pix.ISPB, *web.Problem) {
 	text := r.PathValue("ispb")
+
 	psp, err := pix.ParseISPB(text)
 	if err != nil {
 		return psp, field.Invalid("", "ispb", text, pix.ReasonMalformed, err.Error())
 	}
+
 	return psp, nil
 }
 
@@ -83,6 +85,7 @@ func (l *Ledger) Participant(r *http.Request) (Participant, *web.Problem) {
 	if problem != nil {
 		return Participant{}, problem
 	}
+
 	return l.ParticipantNow(r.Context(), psp)
 }
 
@@ -92,9 +95,11 @@ func (l *Ledger) ParticipantNow(ctx context.Context, psp pix.ISPB) (Participant,
 	if problem == nil && len(found) == 0 {
 		problem = UnknownParticipant(string(psp))
 	}
+
 	if problem != nil {
 		return Participant{}, problem
 	}
+
 	return found[0], nil
 }
 
@@ -112,23 +117,28 @@ func (l *Ledger) Participants(r *http.Request) (*ParticipantPage, *web.Problem) 
 		return nil, problem
 	}
 	limit = min(limit, l.config.IDsMax/len(accountsOf("")))
+
 	found, problem := query(r.Context(), l, reserves(cursor+1, limit+1))
 	if problem != nil {
 		return nil, problem
 	}
 	page := &ParticipantPage{}
+
 	if len(found) > limit {
 		found = found[:limit]
 		page.NextCursor = strconv.FormatUint(found[limit-1].Timestamp, 10)
 	}
+
 	psps := make([]pix.ISPB, len(found))
 	for i, reserve := range found {
 		_, named := ledger.UnpackAccount(reserve.ID)
 		psps[i] = named.ISPB
 	}
+
 	if page.Participants, problem = l.participantsOf(r.Context(), psps); problem == nil {
 		page.Issuance, problem = l.issuance(r.Context())
 	}
+
 	return page, problem
 }
 
@@ -140,18 +150,21 @@ func (l *Ledger) issuance(ctx context.Context) (is Issuance, problem *web.Proble
 		if problem != nil {
 			return is, problem
 		}
+
 		var accounts map[tb.Uint128]tb.Account
 		if accounts, problem = l.FindAccounts(ctx, ledger.IssuanceAccount); problem != nil {
 			return is, problem
 		}
 		issuance := accounts[ledger.IssuanceAccount]
 		is.IssuedCentavos = -Posted(issuance)
+
 		is.DifferenceCentavos = Unacted(issuance, state)
 		if is.Holds = is.DifferenceCentavos == 0; is.Holds {
 			return is, nil
 		}
 		state, problem = l.NewestRegister(ctx)
 	}
+
 	return is, problem
 }
 
@@ -164,6 +177,7 @@ func Unacted(issuance tb.Account, state *register.State) int64 {
 			unacted -= int64(population.ReserveCentavos)
 		}
 	}
+
 	return unacted
 }
 
@@ -179,45 +193,55 @@ func (l *Ledger) participantsOf(ctx context.Context, psps []pix.ISPB) ([]Partici
 	for _, psp := range psps {
 		ids = append(ids, accountsOf(psp)...)
 	}
+
 	accounts, problem := l.FindAccounts(ctx, ids...)
 	if problem != nil {
 		return nil, problem
 	}
+
 	state, problem := l.Register()
 	if problem != nil {
 		return nil, problem
 	}
 	participants := []Participant{}
+
 	for _, psp := range psps {
 		if _, there := accounts[ledger.ReserveAccount(psp)]; there {
 			participants = append(participants, participantOf(psp, accounts, state.Participant(psp)))
 		}
 	}
+
 	return participants, nil
 }
 
 // participantOf returns a bank by its accounts and what the register says of it: nil if it never joined.
 func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered *register.Participant) Participant {
 	reserve, transit := accounts[ledger.ReserveAccount(psp)], accounts[ledger.TransitAccount(psp)]
+
 	one := Participant{ISPB: string(psp), State: "unregistered", Reserve: balanceOf(reserve),
 		Transit: balanceOf(transit)}
 	if books, there := accounts[ledger.BooksAccount(psp)]; there {
 		difference := Difference(reserve, transit, books)
 		one.Books = &ThreeLegs{BooksCentavos: Posted(books), DifferenceCentavos: difference, Holds: difference == 0}
 	}
+
 	if registered == nil {
 		return one
 	}
+
 	one.State, one.PaymentCapCentavos = "active", registered.PaymentCapCentavos
 	if registered.Suspended {
 		one.State = "suspended"
 	}
+
 	for _, key := range registered.Keys {
 		one.Keys = append(one.Keys, hex.EncodeToString(key[:]))
 	}
+
 	for _, seal := range registered.Seals {
 		one.Seals = append(one.Seals, Seal{hex.EncodeToString(seal.Fingerprint[:]), seal.Revoked})
 	}
+
 	for window, capped := range registered.Outflow {
 		if capped.Centavos > 0 {
 			grant := ledger.GrantOf(accounts[ledger.AllowanceAccount(psp, ledger.Window(window))])
@@ -226,6 +250,7 @@ func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered 
 					WindowSeconds: int(capped.WindowSeconds), LeftCentavos: grant.Left(capped.Centavos)})
 		}
 	}
+
 	return one
 }
 

@@ -103,6 +103,7 @@ func (p Progress) open() (expires time.Time) {
 	if p.Status == Reserved && p.ExpiresAt != nil {
 		expires = *p.ExpiresAt
 	}
+
 	return expires
 }
 
@@ -112,19 +113,23 @@ func (l *Ledger) Payment(r *http.Request) (PaymentState, *web.Problem) {
 	if problem != nil {
 		return PaymentState{}, problem
 	}
+
 	state, problem := l.PaymentWithReturns(r.Context(), id)
 	if problem == nil {
 		problem = access.Of(r).ReadsPayment(id, state.Payee.PSP())
 	}
+
 	if problem == nil && access.Of(r).PaysOf(id) {
 		state.DeadLetter = l.letters.Of(id)
 	}
+
 	if problem == nil && state.Status == Unknown {
 		problem = &web.Problem{Type: web.Kind("unknown-payment"), Title: "Unknown payment", Status: http.StatusNotFound,
 			EndToEndID: id.String(),
 			Detail:     "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago, or its log or ledger was given up"}
 		tellDeadLetter(problem, state.DeadLetter)
 	}
+
 	return state, problem
 }
 
@@ -133,6 +138,7 @@ func tellDeadLetter(problem *web.Problem, letter *deadletter.Letter) {
 	if letter == nil {
 		return
 	}
+
 	meaning := ""
 	if reason, err := pix.ParseReason(letter.ReasonCode); err == nil {
 		meaning = ", " + reason.Meaning()
@@ -146,10 +152,12 @@ func tellDeadLetter(problem *web.Problem, letter *deadletter.Letter) {
 // EndToEndIDOf returns the EndToEndId in the path.
 func EndToEndIDOf(r *http.Request) (pix.EndToEndID, *web.Problem) {
 	text := r.PathValue("endToEndId")
+
 	id, err := pix.ParseEndToEndID(text)
 	if err != nil {
 		return id, field.Invalid("", "end_to_end_id", text, pix.ReasonBadEndToEndID, err.Error())
 	}
+
 	return id, nil
 }
 
@@ -162,6 +170,7 @@ func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (Payment
 			return state, expires, problem
 		}
 		state = paymentStateOf(id, found, now)
+
 		return state, state.open(), nil
 	})
 }
@@ -169,22 +178,26 @@ func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (Payment
 // HeldPayments returns for which payments money is or was held, by their ids.
 func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[string]bool, *web.Problem) {
 	held := map[string]bool{}
+
 	for ids := range slices.Chunk(all,
 		min(l.config.IDsMax, ledger.ReadObjects)/len(ledger.AppendTraceIDs(nil, pix.EndToEndID{}))) {
 		var wanted []tb.Uint128
 		for _, id := range ids {
 			wanted = ledger.AppendTraceIDs(wanted, id)
 		}
+
 		found, problem := l.transfers.find(ctx, wanted)
 		if problem != nil {
 			return nil, problem
 		}
+
 		is := byID(found)
 		for _, id := range ids {
 			own := pick(is, ledger.AppendTraceIDs(nil, id))
 			held[id.String()] = paymentStateOf(id, own, time.Time{}).ReservedAt != nil
 		}
 	}
+
 	return held, nil
 }
 
@@ -195,6 +208,7 @@ func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[st
 func (l *Ledger) PaymentWithReturns(ctx context.Context, id pix.EndToEndID) (PaymentState, *web.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout) // for all requests together
 	defer cancel()
+
 	return asOf(ctx, l, func(now time.Time) (PaymentState, time.Time, *web.Problem) {
 		return l.withReturns(ctx, id, now)
 	})
@@ -209,20 +223,24 @@ func (l *Ledger) withReturns(ctx context.Context, id pix.EndToEndID,
 			problem.EndToEndID = id.String()
 			return state, expires, problem
 		}
+
 		if !marked && slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReturned }) {
 			ids, marked = ledger.AppendSlotIDs(ids, id), true
 			ctx = reading(ctx) // a payment that was just sent has no returns
 			continue
 		}
+
 		held, all := ledger.ReturnsOf(id, found)
 		if len(all) == len(verdicts) {
 			state = paymentStateOf(id, found, now)
+
 			expires = state.open()
 			for _, h := range held {
 				if state.addReturn(h, now) && (expires.IsZero() || h.ExpiresAt.Before(expires)) {
 					expires = h.ExpiresAt
 				}
 			}
+
 			return state, expires, nil
 		}
 		verdicts = all
@@ -233,9 +251,11 @@ func (l *Ledger) withReturns(ctx context.Context, id pix.EndToEndID,
 func (s *PaymentState) addReturn(h ledger.SlotReturn, now time.Time) (isOpen bool) {
 	var p Progress
 	p.hold(h.At, h.ExpiresAt, now)
+
 	if h.Decided {
 		p.decide(h.Verdict)
 	}
+
 	if p.Status == Settled {
 		s.ReturnedCentavos += h.AmountCentavos
 	}
@@ -243,12 +263,14 @@ func (s *PaymentState) addReturn(h ledger.SlotReturn, now time.Time) (isOpen boo
 		ReturnID: h.ID.String(), AmountCentavos: h.AmountCentavos, ReturnReasonCode: h.Reason.String(),
 		Status: p.Status, ReasonCode: p.ReasonCode, ReservedAt: h.At, DecidedAt: p.DecidedAt,
 	})
+
 	return p.Status == Reserved
 }
 
 // paymentStateOf returns the state of a payment with these transfers, as of now.
 func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) PaymentState {
 	trace := ledger.TraceOf(id, found)
+
 	state := PaymentState{EndToEndID: id.String(), Progress: Progress{Status: Unknown}, trace: trace}
 	if trace.NamesAnother(id) {
 		return state // what the ledger holds here is the payment of another id
@@ -260,12 +282,15 @@ func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) Payme
 	if held {
 		state.hold(trace.HeldAt(), trace.ExpiresAt(), now)
 	}
+
 	if decided {
 		state.decide(verdict)
 	}
+
 	if held {
 		state.Payer, state.Payee = new(field.AccountOf(content.Payer)), new(field.AccountOf(content.Payee))
 		state.AmountCentavos = trace.AmountCentavos()
+
 		legState := map[string]string{Reserved: "held", Settled: "posted", Rejected: "released"}[state.Status]
 		for _, leg := range trace.Legs() {
 			state.Legs = append(state.Legs,
@@ -274,5 +299,6 @@ func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) Payme
 					State: legState})
 		}
 	}
+
 	return state
 }

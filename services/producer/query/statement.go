@@ -40,10 +40,12 @@ func (l *Ledger) Statement(r *http.Request) (*Statement, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
+
 	limit, cursor, problem := l.pageOf(r)
 	if problem != nil {
 		return nil, problem
 	}
+
 	filter := tb.AccountFilter{AccountID: ledger.CustomerAccount(named),
 		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
 	if cursor != 0 {
@@ -51,36 +53,44 @@ func (l *Ledger) Statement(r *http.Request) (*Statement, *web.Problem) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), l.config.Timeout) // for all requests together
 	defer cancel()
+
 	var found []tb.Transfer
 	for missing := limit + 1; missing > 0; missing = limit + 1 - len(found) { // one more, to know whether others follow
 		filter.Limit = uint32(min(missing, ledger.ReadObjects))
+
 		some, problem := query(ctx, l, transfersOf(filter))
 		if problem != nil {
 			return nil, problem
 		}
+
 		found = append(found, some...)
 		if len(some) < int(filter.Limit) {
 			break
 		}
 		filter.TimestampMax = some[len(some)-1].Timestamp - 1
 	}
+
 	if len(found) == 0 { // no movement, or no account
 		known, problem := l.accounts.find(ctx, []tb.Uint128{filter.AccountID})
 		if problem != nil {
 			return nil, problem
 		}
+
 		if len(known) == 0 {
 			return nil, UnknownAccount(named)
 		}
 	}
 	page := &Statement{Lines: []StatementLine{}}
+
 	if len(found) > limit {
 		found = found[:limit]
 		page.NextCursor = strconv.FormatUint(found[limit-1].Timestamp, 10)
 	}
+
 	for _, transfer := range found {
 		page.Lines = append(page.Lines, lineOf(transfer, filter.AccountID))
 	}
+
 	return page, nil
 }
 
@@ -91,22 +101,26 @@ func lineOf(transfer tb.Transfer, of ledger.AccountID) StatementLine {
 	if transfer.DebitAccountID == of {
 		line.Direction = "debit"
 	}
+
 	switch flags := transfer.TransferFlags(); {
 	case flags.Pending:
 		line.Kind = "held"
 	case flags.VoidPendingTransfer:
 		line.Kind = "released"
 	}
+
 	if transfer.Code >= ledger.CodeLeg1 && transfer.Code <= ledger.CodeLeg3 {
 		if id, err := ledger.EndToEndIDOf(transfer); err == nil {
 			line.EndToEndID = id.String()
 		}
 	}
+
 	if transfer.Code >= ledger.CodeReturnLeg1 && transfer.Code <= ledger.CodeReturnLeg3 {
 		if id, err := ledger.ReturnIDOf(transfer); err == nil {
 			line.ReturnID = id.String()
 		}
 	}
+
 	return line
 }
 
@@ -114,6 +128,7 @@ func lineOf(transfer tb.Transfer, of ledger.AccountID) StatementLine {
 func (l *Ledger) pageOf(r *http.Request) (limit int, cursor uint64, problem *web.Problem) {
 	values := r.URL.Query()
 	limit = min(100, l.config.PageMax)
+
 	if text := values.Get("limit"); text != "" { // an empty one has been refused
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > l.config.PageMax {
@@ -121,6 +136,7 @@ func (l *Ledger) pageOf(r *http.Request) (limit int, cursor uint64, problem *web
 				"it must be from 1 to "+strconv.Itoa(l.config.PageMax)+" (PAGE_MAX)")
 		}
 	}
+
 	if text := values.Get("cursor"); text != "" {
 		var err error
 		if cursor, err = strconv.ParseUint(text, 10, 64); err != nil || cursor < 2 || cursor > math.MaxInt64 {
@@ -128,5 +144,6 @@ func (l *Ledger) pageOf(r *http.Request) (limit int, cursor uint64, problem *web
 				"it must be a next_cursor of an earlier response")
 		}
 	}
+
 	return limit, cursor, nil
 }

@@ -42,9 +42,11 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 	t.Registry.MustRegister(skew)
 	watched := sync.OnceFunc(func() { close(compared) })
 	results := make(chan result, 1)
+
 	for {
 		go func() {
 			began := time.Now()
+
 			if !l.Writable() {
 				_, err := l.client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
 				results <- result{comparison{ledger.ClockProbe{Unfunded: true}, began}, err}
@@ -54,6 +56,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 			l.reads.Small(time.Since(began) / 2) // it is two requests
 			results <- result{comparison{probe, began}, err}
 		}()
+
 		var r result
 		select {
 		case r = <-results:
@@ -62,6 +65,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 		case <-time.After(watchTimeout):
 			t.Report(Need, fmt.Errorf(
 				"no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
+
 			select {
 			case r = <-results:
 			case <-ctx.Done():
@@ -69,6 +73,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 			}
 		}
 		t.Report(Need, r.err)
+
 		switch {
 		case r.err != nil:
 			l.Fail(fmt.Errorf("the ledger's client has failed: %w", r.err))
@@ -78,6 +83,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 			t.Report(ClockNeed, l.clockWrong())
 			watched()
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -100,6 +106,7 @@ func (l *Ledger) clockWrong() error {
 		return fmt.Errorf("this machine's clock differs from the ledger's by %s, more than LEDGER_CLOCK_TOLERANCE %s: no payment is taken; set the clock right",
 			probe.Skew.Round(time.Millisecond), l.config.ClockTolerance)
 	}
+
 	return nil
 }
 
@@ -111,6 +118,7 @@ func (l *Ledger) ClockWrong() *web.Problem {
 			Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "nothing was sent: " + err.Error() + ", or use another producer"}
 	}
+
 	return nil
 }
 
@@ -119,6 +127,7 @@ func (l *Ledger) Clock() time.Time {
 	if probe := l.clock.Load(); probe != nil {
 		return l.now().Add(-probe.Skew)
 	}
+
 	return l.now()
 }
 
@@ -128,6 +137,7 @@ func (l *Ledger) askedAt() time.Time {
 	if probe := l.clock.Load(); probe != nil {
 		return probe.At
 	}
+
 	return time.Time{} // before every hold
 }
 
@@ -147,11 +157,13 @@ func asOf[S any](ctx context.Context, l *Ledger,
 	if problem != nil || expires.IsZero() || l.isOpen(expires) {
 		return state, problem
 	}
+
 	at, problem := l.probe(ctx)
 	if problem != nil {
 		return state, problem
 	}
 	state, _, problem = read(at)
+
 	return state, problem
 }
 
@@ -160,6 +172,7 @@ func (l *Ledger) probe(ctx context.Context) (time.Time, *web.Problem) {
 	if closed := l.Closed(); closed != nil {
 		return time.Time{}, closed
 	}
+
 	probes, problem := query(reading(ctx), l,
 		inquiry[ledger.ClockProbe]{limit: 1, wants: func(*ledger.ClockProbe) bool {
 			return true
@@ -171,5 +184,6 @@ func (l *Ledger) probe(ctx context.Context) (time.Time, *web.Problem) {
 	if problem != nil {
 		return time.Time{}, problem
 	}
+
 	return probes[0].At, nil
 }

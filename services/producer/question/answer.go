@@ -63,17 +63,20 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 	if problem := field.ReadJSON(r.Body, &body); problem != nil {
 		return problem
 	}
+
 	if n := len(body.Answers); n < 1 || n > answersMax {
 		return field.Invalid("", "answers", n, pix.ReasonMalformed,
 			fmt.Sprintf("it has %d elements: send 1 to %d", n, answersMax))
 	}
 	psp := pix.ISPB(r.PathValue("ispb"))
+
 	d, problem := b.deskOf(psp)
 	if problem != nil {
 		return problem
 	}
 	defer b.leave(d)
 	who, results := access.Of(r), make([]Result, len(body.Answers))
+
 	stored, fates, pending := make(chan storing, len(body.Answers)), make([]error, len(body.Answers)), 0
 	for i, one := range body.Answers {
 		if i > 0 { // the request itself was counted
@@ -81,6 +84,7 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 				continue
 			}
 		}
+
 		var sent bool
 		if results[i], sent = b.send(d, psp, one, i, stored); sent {
 			fates[i] = errNoAcknowledgement
@@ -97,6 +101,7 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 			pending = 0
 		}
 	}
+
 	for i, err := range fates {
 		switch {
 		case errors.Is(err, errNowhere):
@@ -110,6 +115,7 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 					err)}}
 		}
 	}
+
 	for _, result := range results {
 		status := http.StatusAccepted
 		if result.Problem != nil {
@@ -117,6 +123,7 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 		}
 		b.answers.WithLabelValues(strconv.Itoa(status)).Inc()
 	}
+
 	switch {
 	case len(results) > 1:
 		web.WriteJSON(w, http.StatusOK, Results{results})
@@ -125,6 +132,7 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 	default:
 		web.WriteJSON(w, http.StatusAccepted, results[0])
 	}
+
 	return nil
 }
 
@@ -154,12 +162,14 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<-
 			Detail: detail}}, false
 	}
 	reading := b.reading.Load()
+
 	fate, how, q := d.take(word.id, word.answer)
 	switch {
 	case fate == unknownQuestion && !d.filled.Load():
 		result, _ := refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read",
 			"nothing was stored: this front door does not know all open questions yet, send the same again")
 		result.Problem.RetryAfter = time.Second
+
 		return result, false
 	case fate == unknownQuestion:
 		return refused(http.StatusNotFound, "unknown-question", "Unknown question",
@@ -183,12 +193,14 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<-
 			d.keep(b.on.Now(), q, recordAt{record.Partition, record.Offset})
 		} else {
 			d.lose(q)
+
 			if known := b.partitions.Load(); known > 0 && q.partition >= known {
 				err = errNowhere
 			}
 		}
 		stored <- storing{place, err}
 	})
+
 	return result, true
 }
 
@@ -197,33 +209,41 @@ func read(psp pix.ISPB, one Answer) (*word, *web.Problem) {
 	wrong := func(id, name string, value any, detail string) (*word, *web.Problem) {
 		return nil, field.Invalid(id, name, value, pix.ReasonMalformed, detail)
 	}
+
 	value, err := base64.StdEncoding.Strict().DecodeString(one.Value)
 	if err != nil {
 		return wrong("", "value", one.Value, err.Error())
 	}
+
 	if len(value) > valueBytesMax {
 		return wrong("", "value", one.Value,
 			fmt.Sprintf("it has %d bytes: at most %d are allowed", len(value), valueBytesMax))
 	}
+
 	var m pixv1.AuthorizationResponse
 	if err := m.UnmarshalVTUnsafe(value); err != nil { // the record keeps the value
 		return wrong("", "value", one.Value, "it is no pix.v1.AuthorizationResponse: "+err.Error())
 	}
+
 	id, err := pix.ParsePaymentOrReturnID(m.EndToEndId)
 	if err != nil {
 		return wrong("", "value.end_to_end_id", m.EndToEndId, err.Error())
 	}
+
 	if pix.ISPB(m.Ispb) != psp {
 		return wrong(m.EndToEndId, "value.ispb", m.Ispb,
 			"it must be that of the path, "+string(psp)+": a bank answers for itself")
 	}
+
 	seal, err := base64.StdEncoding.Strict().DecodeString(one.Seal)
 	if err == nil && len(seal) != sealBytes {
 		err = fmt.Errorf("it has %d bytes: they must be %d", len(seal), sealBytes)
 	}
+
 	if err != nil {
 		return wrong(m.EndToEndId, "seal", one.Seal, err.Error())
 	}
+
 	w := &word{id: id, answer: answer{accepted: true},
 		record: kgo.Record{Topic: stream.AuthorizationResponses, Key: []byte(m.EndToEndId), Value: value,
 			Headers: []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}}}
@@ -237,6 +257,7 @@ func read(psp pix.ISPB, one Answer) (*word, *web.Problem) {
 		if err == nil && code.FromBank() != code {
 			err = fmt.Errorf("%s is not a bank's to give", m.ReasonCode)
 		}
+
 		if err != nil {
 			return wrong(m.EndToEndId, "value.reason_code", m.ReasonCode, err.Error())
 		}
@@ -244,5 +265,6 @@ func read(psp pix.ISPB, one Answer) (*word, *web.Problem) {
 	default:
 		return wrong(m.EndToEndId, "value.status", int32(m.Status), "it must be ACSP (1) or RJCT (2)")
 	}
+
 	return w, nil
 }

@@ -92,6 +92,7 @@ func New(stopping context.Context, config Config, following feed.Config, publish
 			prometheus.GaugeOpts{Name: "pix_producer_questions_open",
 				Help: "Open questions that this front door keeps for the banks that ask for theirs over HTTP."},
 			b.openNow))
+
 	return b
 }
 
@@ -101,6 +102,7 @@ func (b *Board) openNow() (sum float64) {
 		sum += float64(len(d.open))
 		d.mu.Unlock()
 	}
+
 	return sum
 }
 
@@ -116,11 +118,13 @@ func (b *Board) deskOf(psp pix.ISPB) (*desk, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
+
 	if state.Participant(psp) == nil {
 		return nil, query.UnknownParticipant(string(psp))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	d := b.desks[psp]
 	if d == nil {
 		d = newDesk(b.config.Again, b.config.OpenMax)
@@ -128,6 +132,7 @@ func (b *Board) deskOf(psp pix.ISPB) (*desk, *web.Problem) {
 		b.want()
 	}
 	d.users++
+
 	return d, nil
 }
 
@@ -143,6 +148,7 @@ func (b *Board) dropIdle(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.desks, func(_ pix.ISPB, d *desk) bool { return d.users == 0 && now.Sub(d.used) > idleMax })
+
 	return len(b.desks) > 0
 }
 
@@ -171,10 +177,12 @@ func (b *Board) Run(ctx context.Context) {
 			return
 		case <-b.wanted:
 		}
+
 		if err := b.read(ctx); err != nil { // a wrong option: Connect asks no broker
 			b.t.Log.Error("cannot read the questions to banks: they are told none over HTTP", zap.Error(err))
 			return
 		}
+
 		if len(b.all()) > 0 { // a topic was made anew, or a bank came just now
 			b.want()
 		}
@@ -206,23 +214,27 @@ func (b *Board) read(ctx context.Context) error {
 		stop()
 		beside.Wait()
 		client.Close()
+
 		for _, d := range b.all() { // they are filled anew by the next reading
 			d.read = false
 			d.filled.Store(false)
 		}
 	}()
 	beside.Go(func() { b.tick(ctx, stop) })
+
 	from, err := r.ends(ctx)
 	for err != nil && host.Sleep(ctx, time.Second) {
 		b.t.Log.Warn("cannot read the questions to banks, trying again", zap.Error(err))
 		from, err = r.ends(ctx)
 	}
+
 	if err != nil {
 		return nil // ctx has ended
 	}
 	client.AddConsumePartitions(from)
 	beside.Go(func() { stream.FollowAdded(ctx, client, from) })
 	beside.Go(func() { b.fill(ctx, r) })
+
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
@@ -239,6 +251,7 @@ func (b *Board) read(ctx context.Context) error {
 			b.take(record, changed)
 		})
 		r.mu.Unlock()
+
 		for d := range changed {
 			d.wakeAll()
 		}
@@ -248,17 +261,20 @@ func (b *Board) read(ctx context.Context) error {
 // ends returns from where on everything is new.
 func (r *reading) ends(ctx context.Context) (map[string]map[int32]kgo.Offset, error) {
 	offsets := map[string]map[int32]kgo.Offset{}
+
 	r.next = map[string]map[int32]int64{}
 	for _, topic := range []string{stream.AuthorizationRequests, stream.Settlements, stream.DeadLetters} {
 		bounds, err := stream.BoundsOf(ctx, r.client, topic)
 		if err != nil {
 			return nil, err
 		}
+
 		offsets[topic], r.next[topic] = map[int32]kgo.Offset{}, map[int32]int64{}
 		for partition, bound := range bounds {
 			offsets[topic][partition], r.next[topic][partition] = kgo.NewOffset().At(bound.Stable), bound.Stable
 		}
 	}
+
 	return offsets, nil
 }
 
@@ -266,6 +282,7 @@ func (r *reading) ends(ctx context.Context) (map[string]map[int32]kgo.Offset, er
 func (b *Board) tick(ctx context.Context, stop context.CancelFunc) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -274,9 +291,11 @@ func (b *Board) tick(ctx context.Context, stop context.CancelFunc) {
 			stop()
 		case <-tick.C:
 		}
+
 		if !b.dropIdle(time.Now()) {
 			stop()
 		}
+
 		for _, d := range b.all() {
 			d.tick(b.on.Now(), b.ledger.Clock())
 		}
@@ -286,6 +305,7 @@ func (b *Board) tick(ctx context.Context, stop context.CancelFunc) {
 // take reads a record, and notes whose desk it changes.
 func (b *Board) take(record *kgo.Record, changed map[*desk]struct{}) {
 	var d *desk
+
 	switch record.Topic {
 	case stream.AuthorizationRequests:
 		q, psp := questionOf(record)
@@ -314,9 +334,11 @@ func (b *Board) take(record *kgo.Record, changed map[*desk]struct{}) {
 func (b *Board) deskRead(psp pix.ISPB) *desk {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if d := b.desks[psp]; d != nil && d.read {
 		return d
 	}
+
 	return nil
 }
 
@@ -329,11 +351,13 @@ func (b *Board) ask(d *desk, q *asked) {
 // questionOf reads a question, or returns nil: who may write to the topic may write nonsense.
 func questionOf(record *kgo.Record) (*asked, pix.ISPB) {
 	var m pixv1.AuthorizationRequest
+
 	text := bytes.Clone(record.Value) // all fields lie in it: one allocation, and no batch is kept
 	if m.UnmarshalVTUnsafe(text) != nil || m.Payer == nil || m.Payee == nil || m.ReplyPartition < 0 {
 		return nil, ""
 	}
 	id, err := pix.ParsePaymentOrReturnID(m.EndToEndId)
+
 	psp, wrong := pix.ParseISPB(m.Payee.Ispb)
 	if err != nil || wrong != nil {
 		return nil, ""
@@ -343,11 +367,13 @@ func questionOf(record *kgo.Record) (*asked, pix.ISPB) {
 		Payee: accountOf(m.Payee), AmountCentavos: m.AmountCentavos,
 		RemittanceInformation: m.RemittanceInformation,
 	}}}
+
 	deadline := record.Timestamp.Add(oldDeadline)
 	if m.DeadlineUnixMs != 0 {
 		deadline = time.UnixMilli(m.DeadlineUnixMs)
 	}
 	q.date(record.Timestamp, deadline)
+
 	return q, psp
 }
 
@@ -361,34 +387,41 @@ func verdictOf(record *kgo.Record) (id pix.EndToEndID, psp pix.ISPB, how ending)
 	if m.UnmarshalVTUnsafe(record.Value) != nil {
 		return id, "", how
 	}
+
 	id, err := pix.ParsePaymentOrReturnID(m.EndToEndId)
 	if err != nil {
 		return id, "", how
 	}
+
 	psp = pix.ISPB(m.Payee.GetIspb())
 	if m.OriginalEndToEndId != "" { // a rejected return names no account
 		if original, err := pix.ParseEndToEndID(m.OriginalEndToEndId); err == nil {
 			psp = original.Payer()
 		}
 	}
+
 	if m.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
 		return id, psp, ending{status: questionSettled}
 	}
 	reason, _ := pix.ParseReason(m.ReasonCode)
+
 	return id, psp, ending{questionRejected, reason}
 }
 
 // forgeryOf reads a dead letter about a response without its bank's seal.
 func forgeryOf(record *kgo.Record) (id pix.EndToEndID, psp pix.ISPB, at recordAt) {
 	var letter pixv1.DeadLetter
+
 	var m pixv1.AuthorizationResponse
 	if letter.UnmarshalVT(record.Value) != nil || letter.Topic != stream.AuthorizationResponses ||
 		m.UnmarshalVT(letter.Payload) != nil {
 		return id, "", at
 	}
+
 	id, err := pix.ParsePaymentOrReturnID(m.EndToEndId)
 	if err != nil {
 		return id, "", at
 	}
+
 	return id, pix.ISPB(m.Ispb), recordAt{letter.Partition, letter.Offset}
 }

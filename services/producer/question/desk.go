@@ -100,6 +100,7 @@ func (a *answer) unstored() *answer {
 	if a == nil {
 		return nil
 	}
+
 	return &answer{accepted: a.accepted, code: a.code}
 }
 
@@ -173,9 +174,11 @@ func (t *tape[T]) drop(n int) {
 func (d *desk) ask(now time.Time, q *asked) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if _, ended := d.ended(q.id); ended {
 		return true
 	}
+
 	before := d.open[q.id]
 	switch {
 	case before == nil && len(d.open) >= d.most:
@@ -190,6 +193,7 @@ func (d *desk) ask(now time.Time, q *asked) bool {
 	}
 	d.open[q.id] = q
 	d.tell(q)
+
 	return true
 }
 
@@ -226,6 +230,7 @@ func (d *desk) ends(id pix.EndToEndID, how ending) {
 		clear(d.over[1])
 		d.over[0], d.over[1] = d.over[1], d.over[0]
 	}
+
 	d.over[0][maphash.Comparable(d.seed, id)] = how
 	if q := d.open[id]; q != nil {
 		q.place, q.over = 0, true
@@ -237,6 +242,7 @@ func (d *desk) ends(id pix.EndToEndID, how ending) {
 // inform tells all programs what became of a question. The caller holds the lock, and calls wake.
 func (d *desk) inform(news News) {
 	d.news.add(news)
+
 	if len(d.news.entries) > newsMax {
 		d.news.drop(newsMax / 10)
 	}
@@ -250,6 +256,7 @@ func (d *desk) ended(id pix.EndToEndID) (ending, bool) {
 			return how, true
 		}
 	}
+
 	return ending{}, false
 }
 
@@ -258,9 +265,11 @@ func (d *desk) ended(id pix.EndToEndID) (ending, bool) {
 func (d *desk) tick(now, ledgerNow time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	for len(d.checks) > 0 && !d.checks[0].due.After(now) {
 		id := d.checks[0].id
 		d.checks = d.checks[1:]
+
 		q := d.open[id]
 		switch {
 		case q == nil:
@@ -276,6 +285,7 @@ func (d *desk) tick(now, ledgerNow time.Time) {
 		}
 		d.checks = append(d.checks, check{id, now.Add(d.again)})
 	}
+
 	for name, s := range d.shares {
 		if s.members == 0 && now.Sub(s.used) > d.again {
 			delete(d.shares, name)
@@ -300,23 +310,28 @@ const (
 func (d *desk) take(id pix.EndToEndID, word answer) (fate, ending, *asked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	q := d.open[id]
 	if q == nil {
 		if how, known := d.ended(id); known {
 			return overQuestion, how, nil
 		}
+
 		return unknownQuestion, ending{}, nil
 	}
+
 	if known := q.answer; known != nil {
 		if known.accepted != word.accepted || known.code != word.code {
 			return otherAnswer, ending{}, nil
 		}
+
 		if known.stored {
 			return sameAnswer, ending{}, nil
 		}
 	}
 	word.sending = true
 	q.answer = &word
+
 	return toBeStored, ending{}, q
 }
 
@@ -324,6 +339,7 @@ func (d *desk) take(id pix.EndToEndID, word answer) (fate, ending, *asked) {
 func (d *desk) keep(now time.Time, q *asked, at recordAt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if !q.over && q.answer != nil {
 		q.answer.sending, q.answer.stored, q.answer.since, q.answer.at, q.place = false, true, now, at, 0
 	}
@@ -333,6 +349,7 @@ func (d *desk) keep(now time.Time, q *asked, at recordAt) {
 func (d *desk) lose(q *asked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if q.answer != nil {
 		q.answer.sending = false
 	}
@@ -343,6 +360,7 @@ func (d *desk) lose(q *asked) {
 func (d *desk) forged(id pix.EndToEndID, at recordAt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	q := d.open[id]
 	if q == nil || q.answer == nil || !q.answer.stored || q.answer.at != at {
 		return

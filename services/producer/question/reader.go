@@ -20,15 +20,18 @@ func (d *desk) join(shareName string, from, now time.Time) *reader {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := &reader{desk: d, from: from, at: d.line.first, news: d.news.end()}
+
 	known := d.shares[shareName]
 	if (shareName == "" || known == nil) && d.readers+len(d.shares) >= tellersMax || known != nil &&
 		known.members >= membersMax {
 		return nil
 	}
+
 	if shareName == "" {
 		d.readers++
 		return r
 	}
+
 	if known == nil {
 		known = &share{at: d.line.first}
 		d.shares[shareName] = known
@@ -36,6 +39,7 @@ func (d *desk) join(shareName string, from, now time.Time) *reader {
 	known.members++
 	known.used = now
 	r.share, r.given = known, map[string]uint64{}
+
 	return r
 }
 
@@ -51,24 +55,29 @@ func (r *reader) leave(keeps bool) {
 	d := r.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if r.share == nil {
 		d.readers--
 		return
 	}
 	r.share.members--
+
 	if keeps {
 		return
 	}
 	var left []*asked
+
 	for i, q := range d.line.entries {
 		if place := d.line.first + uint64(i); q.place == place && r.given[q.EndToEndID] == place { //nolint:gosec // positive
 			left = append(left, q)
 		}
 	}
+
 	for _, q := range left {
 		q.again = true
 		d.tell(q)
 	}
+
 	if len(left) > 0 {
 		d.wake()
 	}
@@ -79,38 +88,46 @@ func (r *reader) next(most int) (questions []told, news []News, more <-chan stru
 	d := r.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	at := &r.at
 	if r.share != nil {
 		at = &r.share.at
 	}
+
 	for *at = max(*at, d.line.first); *at < d.line.end() && len(questions) < most; *at++ {
 		q := d.line.entries[*at-d.line.first]
 		if q.place != *at || !q.again && q.at.Before(r.from) {
 			continue
 		}
+
 		questions = append(questions, q.told)
 		if r.share != nil {
 			r.given[q.EndToEndID] = q.place
 		}
 	}
+
 	if len(r.given) > newsMax { // some ended unsaid
 		maps.DeleteFunc(r.given, func(_ string, place uint64) bool { return place < d.line.first })
 	}
+
 	for r.news = max(r.news, d.news.first); r.news < d.news.end() && len(news) < most; r.news++ {
 		one := d.news.entries[r.news-d.news.first]
 		if r.share != nil {
 			if _, mine := r.given[one.EndToEndID]; !mine {
 				continue
 			}
+
 			if one.Status != forged {
 				delete(r.given, one.EndToEndID)
 			}
 		}
 		news = append(news, one)
 	}
+
 	if len(questions) == most || len(news) == most {
 		return questions, news, atOnce
 	}
+
 	return questions, news, d.changed
 }
 

@@ -34,16 +34,19 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 	if len(share) > 64 || strings.Trim(share, shareCharacters) != "" {
 		return field.Invalid("", "share", share, pix.ReasonMalformed, "it is no name: "+field.Rules["share"])
 	}
+
 	d, problem := b.deskOf(pix.ISPB(r.PathValue("ispb")))
 	if problem != nil {
 		return problem
 	}
 	defer b.leave(d)
+
 	if accept := r.Header.Get("Accept"); strings.Contains(accept, "application/json") &&
 		!strings.Contains(accept, "text/event-stream") {
 		return b.poll(w, r, d, share)
 	}
 	var from time.Time // a share has no such place: another program may have what this one had
+
 	if last := r.Header.Get("Last-Event-ID"); last != "" && share == "" {
 		milliseconds, err := strconv.ParseInt(last, 10, 64)
 		if err != nil || time.UnixMilli(milliseconds).After(b.ledger.Clock().Add(future)) { // it would hide what comes
@@ -52,11 +55,13 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 		}
 		from = time.UnixMilli(milliseconds).Add(-apart)
 	}
+
 	caller := access.Of(r).Name()
 	if problem := b.streams.Take(caller); problem != nil {
 		return problem
 	}
 	defer b.streams.Free(caller)
+
 	reader := d.join(share, from, b.on.Now())
 	if reader == nil {
 		return tooMany(share)
@@ -64,6 +69,7 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 	defer reader.leave(false)
 	ctx, done := web.Bound(r.Context(), b.stopping, b.feed.StreamTimeMax)
 	defer done()
+
 	events := web.StartEvents(w, b.feed.WriteTimeout)
 	if events.KeepAlive("") != nil {
 		return nil
@@ -71,27 +77,33 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 	keepAlive := time.NewTicker(b.feed.KeepAlive)
 	defer keepAlive.Stop()
 	last := int64(0)
+
 	for {
 		questions, news, more := reader.next(togetherMax)
 		b.dateAll(questions)
+
 		for i := range questions {
 			last = max(last, questions[i].at.UnixMilli())
 			if events.Add(strconv.FormatInt(last, 10), "question", &questions[i].Question) != nil {
 				return nil
 			}
 		}
+
 		for i := range news {
 			event := "over"
 			if news[i].Status == forged {
 				event = "refused"
 			}
+
 			if events.Add("", event, &news[i]) != nil {
 				return nil
 			}
 		}
+
 		if len(questions)+len(news) > 0 && events.Flush() != nil {
 			return nil // the client is gone
 		}
+
 		select {
 		case <-more:
 		case <-keepAlive.C:
@@ -131,10 +143,12 @@ func (b *Board) poll(w http.ResponseWriter, r *http.Request, d *desk, share stri
 	if share == "" {
 		share = pollShare
 	}
+
 	wait, problem := feed.PreferredWait(r.Header, b.feed.WaitMax.Truncate(time.Second))
 	if problem != nil {
 		return problem
 	}
+
 	caller := access.Of(r).Name()
 	if problem := b.waits.Take(caller); problem != nil {
 		return problem
@@ -144,13 +158,16 @@ func (b *Board) poll(w http.ResponseWriter, r *http.Request, d *desk, share stri
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + b.feed.WriteTimeout))
 	ctx, done := web.Bound(r.Context(), b.stopping, wait)
 	defer done()
+
 	reader := d.join(share, time.Time{}, b.on.Now())
 	if reader == nil {
 		return tooMany(share)
 	}
+
 	var questions []told
 	for waiting := true; waiting && len(questions) == 0; {
 		var more <-chan struct{}
+
 		questions, _, more = reader.next(togetherMax)
 		if len(questions) == 0 {
 			select {
@@ -161,11 +178,13 @@ func (b *Board) poll(w http.ResponseWriter, r *http.Request, d *desk, share stri
 		}
 	}
 	b.dateAll(questions)
+
 	page := Page{Questions: make([]Question, len(questions))}
 	for i := range questions {
 		page.Questions[i] = questions[i].Question
 	}
 	reader.leave(r.Context().Err() == nil)
 	web.WriteJSON(w, http.StatusOK, page)
+
 	return nil
 }

@@ -50,6 +50,7 @@ func newBatches(config BatchConfig, lineMax int, pools *web.Pools, registry prom
 				Help: "Lines of batches answered, by result: accepted, or the HTTP status of the problem."},
 			[]string{"result"})}
 	registry.MustRegister(b.lines)
+
 	return b
 }
 
@@ -74,10 +75,12 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) *web.Prob
 	if problem := s.gate.Admit(who.Name()); problem != nil {
 		return problem
 	}
+
 	if problem := b.permits.Take(who.Name()); problem != nil {
 		return problem
 	}
 	defer b.permits.Free(who.Name())
+
 	if r.ContentLength > b.config.BytesMax {
 		return b.tooManyBytes()
 	}
@@ -106,25 +109,30 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) *web.Prob
 	buffer := bufio.NewWriterSize(w, 16<<10)
 	encoder := json.NewEncoder(buffer)
 	gone := false
+
 	for line := range lines { // to the end, even when the client is gone: each line that was read is counted
 		if line.delivery != nil {
 			if len(line.delivery.acknowledged) == 0 && !gone { // known results need not wait for this one
 				gone = flush(buffer, control) != nil
 			}
+
 			if err := line.delivery.wait(); err != nil {
 				line.result = BatchResult{Line: line.result.Line, Problem: notPublished(line.result.EndToEndID, err)}
 			} else {
 				s.crash.Pass(afterAcknowledged)
 			}
 		}
+
 		if line.result.Problem != nil {
 			b.lines.WithLabelValues(fmt.Sprint(line.result.Problem.Status)).Inc()
 		} else {
 			b.lines.WithLabelValues(line.result.Status).Inc()
 		}
+
 		if gone {
 			continue
 		}
+
 		gone = encoder.Encode(line.result) != nil
 		if len(lines) == 0 && !gone {
 			gone = flush(buffer, control) != nil
@@ -134,6 +142,7 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) *web.Prob
 	// In full duplex the server would otherwise read it beside the next request of the
 	// connection, and panic.
 	_, _ = io.Copy(io.Discard, r.Body)
+
 	return nil
 }
 
@@ -141,9 +150,11 @@ func flush(buffer *bufio.Writer, control *http.ResponseController) error {
 	if buffer.Buffered() == 0 {
 		return nil
 	}
+
 	if err := buffer.Flush(); err != nil {
 		return err
 	}
+
 	return control.Flush()
 }
 
@@ -165,6 +176,7 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 		}
 	}
 	defer hand()
+
 	for number := 1; ; number++ {
 		end := func(problem *web.Problem) {
 			together = append(together, &batchLine{result: BatchResult{Line: number, Problem: problem}})
@@ -174,12 +186,14 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 			hand()
 		}
 		text, err := reader.ReadSlice('\n')
+
 		ended := errors.Is(err, io.EOF) && len(bytes.TrimSpace(text)) == 0
 		if problem := who.Ended(); problem != nil && !ended { // if nothing more comes, all was answered
 			problem.Detail += "; neither this line nor what follows was sent"
 			end(problem)
 			return
 		}
+
 		switch {
 		case err == nil || errors.Is(err, io.EOF):
 		case errors.Is(err, bufio.ErrBufferFull):
@@ -187,6 +201,7 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 				Status: http.StatusRequestEntityTooLarge,
 				Detail: fmt.Sprintf("the line has more than HTTP_BODY_BYTES_MAX bytes (%d): neither it nor what follows was sent",
 					b.lineMax)})
+
 			return
 		case errors.As(err, new(*http.MaxBytesError)):
 			end(b.tooManyBytes())
@@ -195,25 +210,31 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 			end(&web.Problem{Type: web.Kind("interrupted"), Title: "Interrupted", Status: http.StatusServiceUnavailable,
 				RetryAfter: time.Second,
 				Detail:     "the request ended before its body: neither this line nor what follows was sent, send it again"})
+
 			return
 		default:
 			end(&web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest,
 				Detail: fmt.Sprintf("the body cannot be read to its end (%v): neither this line nor what follows was sent",
 					err)})
+
 			return
 		}
+
 		if text = bytes.TrimSpace(text); len(text) > 0 { // empty lines are skipped
 			if taken++; taken > b.config.LinesMax {
 				end(&web.Problem{Type: web.Kind("too-large"), Title: "Batch too large",
 					Status: http.StatusRequestEntityTooLarge,
 					Detail: fmt.Sprintf("more than BATCH_LINES_MAX lines (%d): neither this line nor what follows was sent, send it in another batch",
 						b.config.LinesMax)})
+
 				return
 			}
+
 			var refusal *web.Problem
 			if time.Since(admitted) > admittedFor {
 				refusal, admitted = s.gate.Admit(who.Name()), time.Now()
 			}
+
 			if refusal != nil {
 				admitted = time.Time{} // the next line asks again
 				end(refusal)
@@ -221,13 +242,16 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 				together = append(together, s.readLine(who, number, text))
 			}
 		}
+
 		if err == nil {
 			continue
 		}
+
 		if taken == 0 {
 			end(&web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest,
 				Detail: "the batch has no line: send one JSON object a line"})
 		}
+
 		return
 	}
 }
@@ -241,25 +265,31 @@ func (b *batches) tooManyBytes() *web.Problem {
 // readLine reads one payment, or says what is wrong with it.
 func (s *Submissions) readLine(who access.Caller, number int, text []byte) *batchLine {
 	line := &batchLine{result: BatchResult{Line: number}}
+
 	var body Payment
 	if line.result.Problem = field.ReadJSON(bytes.NewReader(text), &body); line.result.Problem != nil {
 		return line
 	}
+
 	if line.result.Problem = s.closed(); line.result.Problem != nil {
 		return line
 	}
+
 	payment, problem := body.sending(s.now())
 	if problem == nil {
 		problem = s.leaves(who, &body)
 	}
+
 	if problem == nil {
 		problem = who.TakeTurn()
 	}
+
 	if problem != nil {
 		line.result.Problem = problem
 		return line
 	}
 	line.payment = payment
+
 	return line
 }
 
@@ -277,6 +307,7 @@ const groupsMax = 16
 func (s *Submissions) compareGroup(ctx context.Context, lines []*batchLine) *group {
 	g := &group{lines: lines, compared: make(chan struct{})}
 	var payments []*sending
+
 	for _, line := range lines {
 		if line.payment != nil {
 			payments = append(payments, line.payment)
@@ -286,6 +317,7 @@ func (s *Submissions) compareGroup(ctx context.Context, lines []*batchLine) *gro
 		defer close(g.compared)
 		s.compare(ctx, payments...)
 	}()
+
 	return g
 }
 
@@ -293,8 +325,10 @@ func (s *Submissions) compareGroup(ctx context.Context, lines []*batchLine) *gro
 func (s *Submissions) sendGroups(who access.Caller, groups <-chan *group, lines chan<- *batchLine) {
 	defer close(lines)
 	window := make(chan struct{}, BatchWindow)
+
 	for g := range groups {
 		<-g.compared
+
 		for _, line := range g.lines {
 			if line.payment != nil {
 				s.sendLine(who, line, window)
@@ -311,6 +345,7 @@ func (s *Submissions) sendLine(who access.Caller, line *batchLine, window chan s
 	}
 	id := line.payment.ID.String()
 	line.result.EndToEndID, line.result.Status = id, "accepted"
+
 	select {
 	case window <- struct{}{}:
 	case <-time.After(s.timeout):

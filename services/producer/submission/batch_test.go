@@ -32,10 +32,12 @@ func TestABatchWhoseRequestEndsMayBeSentAgain(t *testing.T) {
 		access.With(httptest.NewRequest("POST", "/v1/payments:batch", nil), access.Caller{}).Context())
 	lines := make(chan *batchLine, 11)
 	s.readBatch(ctx, io.NopCloser(brokenBody{end}), lines)
+
 	line := <-lines
 	if problem := line.result.Problem; problem == nil || problem.Status != 503 || problem.RetryAfter == 0 {
 		t.Errorf("%+v", problem)
 	}
+
 	if more, open := <-lines; open {
 		t.Errorf("one more line: %+v", more)
 	}

@@ -47,6 +47,7 @@ const flightsMax = 1 << 16
 func (f *flights) take(o query.Order, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	found, known := f.find(o.ID)
 	switch {
 	case !known || now.Sub(found.sent) > f.lasts:
@@ -57,6 +58,7 @@ func (f *flights) take(o query.Order, now time.Time) bool {
 	found.sent = now
 	found.orders++
 	f.keep(o.ID, found)
+
 	return true
 }
 
@@ -64,10 +66,12 @@ func (f *flights) take(o query.Order, now time.Time) bool {
 func (f *flights) forget(o query.Order) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	found, known := f.find(o.ID)
 	if !known || found.content != o.Content.Hash() {
 		return
 	}
+
 	if found.orders--; found.orders > 0 {
 		f.keep(o.ID, found)
 		return
@@ -81,12 +85,14 @@ func (f *flights) find(id pix.EndToEndID) (found flight, known bool) {
 	if found, known = f.young[id]; !known {
 		found, known = f.old[id]
 	}
+
 	return found, known
 }
 
 func (f *flights) keep(id pix.EndToEndID, is flight) {
 	if _, known := f.young[id]; !known {
 		delete(f.old, id)
+
 		if len(f.young) >= flightsMax || f.young == nil {
 			f.old, f.young = f.young, make(map[pix.EndToEndID]flight)
 		}
@@ -101,14 +107,17 @@ func (s *Submissions) compare(ctx context.Context, payments ...*sending) {
 	if len(named) == 0 {
 		return
 	}
+
 	var orders []query.Order
 	for _, payment := range named {
 		orders = append(orders, payment.Order)
 	}
+
 	known, problem := s.ledger.KnowsPayments(ctx, s.permits, orders)
 	if problem != nil {
 		problem.Detail = "nothing was sent: " + problem.Detail
 	}
+
 	for i, payment := range named {
 		switch {
 		case problem != nil:
@@ -127,5 +136,6 @@ func (p *Publisher) inFlight(o *sending) *web.Problem {
 	if o.known || p.flights.take(o.Order, time.Now()) {
 		return nil
 	}
+
 	return query.FlightConflict(o.ID.String())
 }

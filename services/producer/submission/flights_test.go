@@ -15,6 +15,7 @@ func TestAFlightIsForgottenOnlyWithItsLastOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return query.Order{ID: id, Content: pix.Content{AmountCentavos: centavos}.Digest()}
 	}
 	type step struct {
@@ -25,6 +26,7 @@ func TestAFlightIsForgottenOnlyWithItsLastOrder(t *testing.T) {
 	take := func(centavos uint64, after time.Duration, want bool) step {
 		return step{"take", func(f *flights) bool { return f.take(order(centavos), start.Add(after)) }, want}
 	}
+
 	forget := func(centavos uint64) step {
 		return step{"forget", func(f *flights) bool { f.forget(order(centavos)); return true }, true}
 	}
@@ -57,12 +59,15 @@ func TestFlightsAreBounded(t *testing.T) {
 		Content: pix.Content{AmountCentavos: 1}.Digest()}
 	other := query.Order{ID: first.ID, Content: pix.Content{AmountCentavos: 2}.Digest()}
 	f.take(first, now)
+
 	for range 3 * flightsMax {
 		f.take(query.Order{ID: pix.NewEndToEndID("10000001", now, random)}, now)
+
 		if n := len(f.young) + len(f.old); n > 2*flightsMax {
 			t.Fatalf("%d are kept", n)
 		}
 	}
+
 	if !f.take(other, now) {
 		t.Error("the oldest is kept")
 	}

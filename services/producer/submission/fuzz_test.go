@@ -36,6 +36,7 @@ func FuzzPayment(f *testing.F) {
 	now := time.Now()
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var body Payment
+
 		problem := field.ReadJSON(bytes.NewReader(text), &body)
 		if problem == nil {
 			var payment *sending
@@ -44,6 +45,7 @@ func FuzzPayment(f *testing.F) {
 				t.Fatal("neither taken nor refused")
 			}
 		}
+
 		if problem != nil {
 			checkProblem(t, problem)
 		}
@@ -52,6 +54,7 @@ func FuzzPayment(f *testing.F) {
 
 func FuzzReturn(f *testing.F) {
 	now := time.Now()
+
 	order := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 1, "reason_code": "MD06"}`,
 		pix.NewReturnID("10000002", now, random), pix.NewEndToEndID("10000001", now, random))
 	for _, text := range []string{order, ``, `{}`, `[]`, `null`, order + `x`, strings.Replace(order, "1,", "1e3,", 1),
@@ -62,6 +65,7 @@ func FuzzReturn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, who := range []access.Caller{{}, {Holder: "10000002"}, {Holder: keys.CentralBank}} {
 			var body ReturnOrder
+
 			problem := field.ReadJSON(bytes.NewReader(text), &body)
 			if problem == nil {
 				var record *sending
@@ -74,6 +78,7 @@ func FuzzReturn(f *testing.F) {
 					}
 				}
 			}
+
 			if problem != nil {
 				checkProblem(t, problem)
 			}
@@ -84,10 +89,12 @@ func FuzzReturn(f *testing.F) {
 // checkProblem checks that a problem can be encoded and says what is wrong.
 func checkProblem(t *testing.T, problem *web.Problem) {
 	t.Helper()
+
 	text, err := json.Marshal(problem)
 	if err != nil || problem.Status < 400 || problem.Status > 499 || problem.Detail == "" {
 		t.Fatalf("%s %v", text, err)
 	}
+
 	if problem.Status == http.StatusUnprocessableEntity &&
 		(problem.Field == "" || problem.Code == "" || problem.Rule == "") {
 		t.Fatalf("it does not say field, code and rule: %s", text)
@@ -110,6 +117,7 @@ func FuzzBatch(f *testing.F) {
 		ctx := access.With(httptest.NewRequest("POST", "/v1/payments:batch", nil), access.Caller{}).Context()
 		s.readBatch(ctx, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(text)),
 			s.batches.config.BytesMax), lines)
+
 		last := 0
 		for line := range lines {
 			if line.result.Line <= last || line.result.Problem == nil {
@@ -118,6 +126,7 @@ func FuzzBatch(f *testing.F) {
 			last = line.result.Line
 			checkProblem(t, line.result.Problem)
 		}
+
 		if last == 0 || last > bytes.Count(text, []byte("\n"))+1 {
 			t.Fatalf("the last result is of line %d", last)
 		}

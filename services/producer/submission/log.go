@@ -30,12 +30,15 @@ const logInterval = 5 * time.Second
 func (p *Publisher) WatchLog(ctx context.Context, client tigerbeetle.Client, t *telemetry.Telemetry, closes func(error),
 	seen chan<- struct{}) {
 	var watch origin.Watch
+
 	for first := true; ; first = false {
 		was := p.wrongLog.Load()
+
 		err := p.look(ctx, &watch, client)
 		if ctx.Err() != nil {
 			return
 		}
+
 		wrong, _ := errors.AsType[*origin.Mismatch](err)
 		if wrong != nil {
 			p.wrongLog.Store(wrong)
@@ -45,27 +48,33 @@ func (p *Publisher) WatchLog(ctx context.Context, client tigerbeetle.Client, t *
 				t.Log.Warn("cannot make a Kafka client for the log; trying again", zap.Error(err))
 			}
 		}
+
 		if counts := err == nil || wrong != nil || errors.Is(err, origin.ErrUnnamed); counts || first {
 			if counts {
 				closes(err)
 			}
+
 			if err == nil && watch.Found.Unconfirmed {
 				err = origin.ErrUnconfirmed
 			}
 			p.unconfirmed.Store(errors.Is(err, origin.ErrUnconfirmed))
+
 			if t.Health.Report(LogNeed, err) {
 				t.Log.Info("compared topics and ledger", zap.Error(err))
 			}
 		}
+
 		if first {
 			close(seen)
 		}
+
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.doubted:
 			if why := p.wrongLog.Load(); why != nil {
 				closes(why)
+
 				if t.Health.Report(LogNeed, why) {
 					t.Log.Error("an acknowledgement tells of another log: nothing is taken until topics and ledger were compared",
 						zap.Error(why))
@@ -82,13 +91,16 @@ func (p *Publisher) look(ctx context.Context, watch *origin.Watch, client tigerb
 	w := p.writer.Load()
 	for range 2 {
 		reached := w.reached() // before the look: what is acknowledged meanwhile may lie above its bounds
+
 		if err := watch.Look(ctx, p.client, client); err != nil {
 			return err
 		}
+
 		if err = w.shrunk(reached, watch.Found); err == nil || !host.Sleep(ctx, time.Second) {
 			return err
 		}
 	}
+
 	return err
 }
 
@@ -102,6 +114,7 @@ func (p *Publisher) goOn(was *origin.Mismatch, watch *origin.Watch) error {
 		}
 		w = p.writer.Load()
 	}
+
 	ends := map[int32]int64{}
 	for partition, bounds := range watch.Found.Bounds {
 		ends[partition] = bounds.End
@@ -109,6 +122,7 @@ func (p *Publisher) goOn(was *origin.Mismatch, watch *origin.Watch) error {
 	w.log = watch.Found.Log
 	w.ends.Store(&ends)
 	p.wrongLog.CompareAndSwap(was, nil)
+
 	return nil
 }
 
@@ -133,10 +147,12 @@ func (p *Publisher) withoutTopics() *web.Problem {
 			Status: http.StatusServiceUnavailable, RetryAfter: logInterval,
 			Detail: "nothing was sent: " + origin.ErrUnconfirmed.Error()}
 	}
+
 	if why := p.topicsWrong.Load(); why != nil {
 		return &web.Problem{Type: web.Kind("topics-wrong"), Title: "Kafka's topics are not those of before",
 			Status: http.StatusServiceUnavailable, RetryAfter: logInterval,
 			Detail: "nothing was sent: " + *why}
 	}
+
 	return nil
 }

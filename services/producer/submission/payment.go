@@ -29,16 +29,19 @@ type Payment struct {
 func (p *Payment) sending(now time.Time) (*sending, *web.Problem) {
 	now = now.Truncate(time.Millisecond) // Kafka keeps milliseconds
 	newID := p.EndToEndID == ""
+
 	order, problem := p.order(now)
 	if problem != nil {
 		return nil, problem
 	}
+
 	value, err := order.MarshalVT()
 	if err != nil {
 		return nil, field.Invalid(p.EndToEndID, "", nil, pix.ReasonMalformed, err.Error())
 	}
 	id, _ := pix.ParseEndToEndID(order.EndToEndId) // valid: the order is
 	content := pix.Content{Payer: p.Payer.Pix(), Payee: p.Payee.Pix(), AmountCentavos: p.AmountCentavos}
+
 	return &sending{Record: &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value,
 		Timestamp: now},
 		Order: query.Order{ID: id, Content: content.Digest()}, newID: newID}, nil
@@ -52,10 +55,12 @@ func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
 	if problem := field.InvalidAccount(p.EndToEndID, "payer", p.Payer); problem != nil {
 		return nil, problem
 	}
+
 	if p.EndToEndID == "" {
 		p.EndToEndID = pix.NewEndToEndID(payer.ISPB, now, random).String()
 	}
 	accepted := now
+
 	if p.AcceptedAt != "" {
 		var err error
 		if accepted, err = time.Parse(time.RFC3339, p.AcceptedAt); err != nil {
@@ -73,14 +78,17 @@ func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
 		if wrong, is := errors.AsType[*pix.Invalid](err); is && wrong.Field == "payee" {
 			return nil, field.InvalidAccount(p.EndToEndID, "payee", p.Payee)
 		}
+
 		return nil, refusal(p.EndToEndID, err, map[string]any{
 			"end_to_end_id": p.EndToEndID, "payer": p.Payer, "payee": p.Payee, "amount_centavos": p.AmountCentavos,
 			"accepted_at": p.AcceptedAt, "remittance_information": p.RemittanceInformation,
 		})
 	}
+
 	if p.AmountCentavos == 0 {
 		return nil, field.Invalid(p.EndToEndID, "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
 	}
+
 	return &pixv1.PaymentOrder{
 		EndToEndId: p.EndToEndID, Payer: p.Payer.Proto(), Payee: p.Payee.Proto(), AmountCentavos: p.AmountCentavos,
 		AcceptedAtUnixMs: draft.AcceptedAtUnixMs, RemittanceInformation: p.RemittanceInformation,
@@ -93,10 +101,12 @@ func refusal(id string, err error, fields map[string]any) *web.Problem {
 	if !is {
 		return field.Invalid(id, "", nil, pix.ReasonMalformed, err.Error())
 	}
+
 	name := wrong.Field
 	if name == "accepted_at_unix_ms" {
 		name = "accepted_at"
 	}
+
 	return field.Invalid(id, name, fields[name], wrong.Reason, wrong.Detail)
 }
 

@@ -27,13 +27,16 @@ func TestAnAcceptedPaymentIsAValidOrder(t *testing.T) {
 					now.Add(-13 * time.Hour).Format(time.RFC3339)}).Draw(t, "accepted_at"),
 			RemittanceInformation: rapid.StringN(0, 50, 150).Draw(t, "remittance"),
 		}
+
 		order, problem := body.order(now)
 		if problem != nil {
 			if problem.Field == "" || problem.Detail == "" || problem.Code == "" {
 				t.Fatalf("refused without saying what is wrong: %+v", problem)
 			}
+
 			return
 		}
+
 		draft := pix.Draft{
 			EndToEndID: order.EndToEndId, AmountCentavos: order.AmountCentavos,
 			AcceptedAtUnixMs: order.AcceptedAtUnixMs, RemittanceInformation: order.RemittanceInformation,

@@ -44,11 +44,14 @@ func (b byKey) Partition(order *kgo.Record, partitions int) int {
 	if known := b.places.owned.Load(); known != nil {
 		owned = *known
 	}
+
 	for len(owned) > 0 && int(owned[len(owned)-1]) >= partitions { // this client does not know it yet
 		owned = owned[:len(owned)-1]
 	}
+
 	if len(owned) == 0 {
 		return b.all.Partition(order, partitions)
 	}
+
 	return int(owned[b.all.Partition(order, len(owned))])
 }

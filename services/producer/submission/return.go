@@ -35,25 +35,31 @@ type AcceptedReturn struct {
 // GiveBack serves POST /v1/returns.
 func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) *web.Problem {
 	var body ReturnOrder
+
 	wait, problem := s.receive(r, &body)
 	if problem != nil {
 		return problem
 	}
 	who := access.Of(r)
+
 	order, content, problem := body.sending(who, s.now())
 	if problem != nil {
 		return problem
 	}
+
 	if _, problem := s.ledger.Register(); problem != nil {
 		return problem
 	}
+
 	if problem := s.compareReturn(r.Context(), who, order, content); problem != nil {
 		return problem
 	}
+
 	if err := s.publish(who, order, nil).wait(); err != nil {
 		return notPublished(body.ReturnID, err)
 	}
 	s.crash.Pass(afterAcknowledged)
+
 	return feed.Respond(s.feed, w, r, wait, s.feed.Return(pix.ReturnID(order.ID)).With(order.Content),
 		AcceptedReturn{body.ReturnID, "accepted"})
 }
@@ -65,18 +71,22 @@ func (s *Submissions) compareReturn(ctx context.Context, who access.Caller, orde
 	if who.Holder == "" && order.newID { // nobody needs a key or certificate
 		return nil
 	}
+
 	knows, receiver, problem := s.ledger.KnowsReturn(ctx, pix.ReturnID(order.ID), content)
 	if problem != nil {
 		problem.Detail = "nothing was sent: " + problem.Detail
 		return problem
 	}
+
 	if problem := who.Received(content.Original.String(), receiver); problem != nil {
 		return problem // first: nobody else learns anything of the payment
 	}
+
 	if knows == query.KnowsOther {
 		return query.KnownConflict(order.ID.String())
 	}
 	order.known = knows == query.KnowsSame
+
 	return nil
 }
 
@@ -84,11 +94,13 @@ func (s *Submissions) compareReturn(ctx context.Context, who access.Caller, orde
 // of a return without one.
 func (o *ReturnOrder) sending(who access.Caller, now time.Time) (*sending, pix.ReturnContent, *web.Problem) {
 	none, newID := pix.ReturnContent{}, o.ReturnID == ""
+
 	now = now.Truncate(time.Millisecond) // Kafka keeps milliseconds
 	if psp, err := pix.ParseISPB(who.Holder); err == nil && o.ReturnID == "" {
 		o.ReturnID = pix.NewReturnID(psp, now, random).String()
 	}
 	accepted := now
+
 	if o.AcceptedAt != "" {
 		var err error
 		if accepted, err = time.Parse(time.RFC3339, o.AcceptedAt); err != nil {
@@ -100,6 +112,7 @@ func (o *ReturnOrder) sending(who access.Caller, now time.Time) (*sending, pix.R
 		ReturnID: o.ReturnID, OriginalEndToEndID: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos,
 		ReasonCode: o.ReasonCode, AcceptedAtUnixMs: accepted.UnixMilli(),
 	}
+
 	valid, err := draft.Validate(now)
 	if err != nil {
 		return nil, none, refusal("", err, map[string]any{
@@ -108,12 +121,15 @@ func (o *ReturnOrder) sending(who access.Caller, now time.Time) (*sending, pix.R
 			"reason_code":     o.ReasonCode, "accepted_at": o.AcceptedAt,
 		})
 	}
+
 	if o.AmountCentavos == 0 {
 		return nil, none, field.Invalid("", "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
 	}
+
 	if problem := who.GivesBack(valid.ID); problem != nil {
 		return nil, none, problem
 	}
+
 	value, err := (&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
 		ReturnId: o.ReturnID, OriginalEndToEndId: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos,
 		ReasonCode: o.ReasonCode, AcceptedAtUnixMs: draft.AcceptedAtUnixMs,

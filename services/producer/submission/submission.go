@@ -80,10 +80,12 @@ func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.P
 			kgo.MaxBufferedRecords(config.InFlightMax),
 		)
 	}
+
 	client, err := stream.Connect(kafka, on.Dial, "producer-asks", t)
 	if err != nil {
 		return nil, err
 	}
+
 	p := &Publisher{timeout: config.PublishTimeout, client: client, connect: connect, now: on.Now, crash: crash,
 		gate: gate, flights: flights{lasts: config.FlightTimeMax},
 		permits: pools.Pool("payments in flight", "PAYMENTS_IN_FLIGHT_MAX", config.InFlightMax),
@@ -92,6 +94,7 @@ func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.P
 		client.Close()
 		return nil, err
 	}
+
 	return p, nil
 }
 
@@ -107,10 +110,12 @@ func (p *Publisher) Close() {
 // Stop waits for acknowledgements until ctx ends.
 func (p *Publisher) Stop(ctx context.Context) error {
 	defer p.Close()
+
 	client := p.writer.Load().client
 	if err := client.Flush(ctx); err != nil {
 		return fmt.Errorf("%d payments were not acknowledged by Kafka: %w", client.BufferedProduceRecords(), err)
 	}
+
 	return nil
 }
 
@@ -129,22 +134,27 @@ func (r refused) Error() string { return r.Detail }
 // however late.
 func (p *Publisher) publish(who access.Caller, order *sending, done func()) *delivery {
 	d := &delivery{make(chan error, 1), time.Now().Add(p.timeout)}
+
 	var problem *web.Problem
 	if wrong := p.wrongLog.Load(); wrong != nil {
 		problem = query.ClosedBy(wrong.Error())
 	} else {
 		problem = p.permits.Take(who.Name())
 	}
+
 	if problem == nil {
 		if problem = p.inFlight(order); problem != nil {
 			p.permits.Free(who.Name())
 		}
 	}
+
 	if problem != nil {
 		d.acknowledged <- refused{problem}
+
 		if done != nil {
 			done()
 		}
+
 		return d
 	}
 	p.gate.Accepted(who.Name())
@@ -158,11 +168,13 @@ func (p *Publisher) publish(who access.Caller, order *sending, done func()) *del
 		}
 		p.permits.Free(who.Name())
 		d.acknowledged <- err
+
 		if done != nil {
 			done()
 		}
 	})
 	p.crash.PassSent(afterPublished)
+
 	return d
 }
 
@@ -191,9 +203,11 @@ func notPublished(id string, err error) *web.Problem {
 		no.EndToEndID = id
 		return no.Problem
 	}
+
 	if errors.Is(err, kgo.ErrMaxBuffered) {
 		return tooManyInFlight(id)
 	}
+
 	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable,
 		RetryAfter: time.Second,
 		Detail: fmt.Sprintf(
@@ -229,13 +243,16 @@ func (s *Submissions) receive(r *http.Request, body any) (wait time.Duration, pr
 	if problem := s.gate.Admit(access.Of(r).Name()); problem != nil { // before any work
 		return 0, problem
 	}
+
 	if wait, problem = s.feed.Wait(r.Header); problem != nil {
 		return 0, problem
 	}
+
 	if problem := field.ReadJSON(r.Body, body); problem != nil {
 		return 0, problem
 	}
 	s.crash.Pass(afterRequestRead)
+
 	return wait, s.closed()
 }
 
@@ -248,24 +265,30 @@ type Accepted struct {
 // Pay serves POST /v1/payments.
 func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) *web.Problem {
 	var body Payment
+
 	wait, problem := s.receive(r, &body)
 	if problem != nil {
 		return problem
 	}
+
 	payment, problem := body.sending(s.now())
 	if problem != nil {
 		return problem
 	}
+
 	if problem := s.leaves(access.Of(r), &body); problem != nil {
 		return problem
 	}
+
 	if s.compare(r.Context(), payment); payment.problem != nil {
 		return payment.problem
 	}
+
 	if err := s.publish(access.Of(r), payment, nil).wait(); err != nil {
 		return notPublished(body.EndToEndID, err)
 	}
 	s.crash.Pass(afterAcknowledged)
+
 	return feed.Respond(s.feed, w, r, wait, s.feed.Payment(payment.ID).With(payment.Content),
 		Accepted{body.EndToEndID, "accepted"})
 }
@@ -276,12 +299,15 @@ func (s *Submissions) leaves(who access.Caller, payment *Payment) *web.Problem {
 	if problem := who.Pays(payment.Payer.ISPB, payment.EndToEndID); problem != nil {
 		return problem
 	}
+
 	state, problem := s.ledger.Register()
 	if problem != nil {
 		return problem // without the id: nothing was sent
 	}
+
 	if problem = query.NotOpen(state, "payer", payment.Payer.Pix()); problem != nil {
 		problem.EndToEndID = payment.EndToEndID
 	}
+
 	return problem
 }

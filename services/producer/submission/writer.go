@@ -37,6 +37,7 @@ func (p *Publisher) renew() error {
 	if w := p.writer.Load(); w != nil {
 		w.close()
 	}
+
 	client, err := p.connect()
 	if err != nil {
 		return err
@@ -44,6 +45,7 @@ func (p *Publisher) renew() error {
 	w := &writer{client: client, acked: map[int32]int64{}}
 	w.ends.Store(&map[int32]int64{})
 	p.writer.Store(w)
+
 	return nil
 }
 
@@ -62,27 +64,33 @@ func (p *Publisher) stored(w *writer, before *map[int32]int64, record *kgo.Recor
 	least := max((*before)[record.Partition], w.acked[record.Partition])
 	w.acked[record.Partition] = max(least, record.Offset+1)
 	w.mu.Unlock()
+
 	if record.Offset < least {
 		return p.doubt(origin.Mismatched(0,
 			"partition %d of %s acknowledged offset %d, and its log had reached %d before", record.Partition,
 			stream.Payments, record.Offset, least))
 	}
+
 	if wrong := p.wrongLog.Load(); wrong != nil {
 		return wrong
 	}
+
 	if p.writer.Load() != w {
 		return kgo.ErrClientClosed // it took its time, and its log is over
 	}
+
 	return nil
 }
 
 // doubt closes the front door until WatchLog has looked.
 func (p *Publisher) doubt(why *origin.Mismatch) error {
 	p.wrongLog.CompareAndSwap(nil, why)
+
 	select {
 	case p.doubted <- struct{}{}:
 	default:
 	}
+
 	return why
 }
 
@@ -94,9 +102,11 @@ func (w *writer) reached() map[int32]int64 {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for partition, end := range w.acked {
 		reached[partition] = max(reached[partition], end)
 	}
+
 	return reached
 }
 
@@ -106,6 +116,7 @@ func (w *writer) shrunk(reached map[int32]int64, found origin.Found) error {
 	if found.Log != w.log || len(found.Origins) == 0 {
 		return nil
 	}
+
 	for partition, end := range reached {
 		if now := found.Bounds[partition].End; now < end { // 0: the partition is gone
 			return origin.Mismatched(w.log,
@@ -113,5 +124,6 @@ func (w *writer) shrunk(reached map[int32]int64, found origin.Found) error {
 				stream.Payments, now, end)
 		}
 	}
+
 	return nil
 }

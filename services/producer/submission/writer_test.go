@@ -17,6 +17,7 @@ func TestAnAcknowledgementProvesOnlyWhatComesAfterAllBefore(t *testing.T) {
 		err       error
 		stored    bool
 	}
+
 	at := func(partition int32, offset int64, stored bool) ack { return ack{partition, offset, nil, stored} }
 	for name, c := range map[string]struct {
 		acks  []ack
@@ -37,6 +38,7 @@ func TestAnAcknowledgementProvesOnlyWhatComesAfterAllBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, w := &Publisher{doubted: make(chan struct{}, 1)}, &writer{acked: map[int32]int64{}}
 			p.writer.Store(w)
+
 			for i, ack := range c.acks {
 				err := p.stored(w, &map[int32]int64{0: 7},
 					&kgo.Record{Partition: ack.partition, Offset: ack.offset}, ack.err)
@@ -44,6 +46,7 @@ func TestAnAcknowledgementProvesOnlyWhatComesAfterAllBefore(t *testing.T) {
 					t.Errorf("acknowledgement %d: %v", i, err)
 				}
 			}
+
 			if doubt := p.wrongLog.Load() != nil; doubt != c.doubt || doubt != (len(p.doubted) == 1) {
 				t.Errorf("in doubt: %t, told: %d", doubt, len(p.doubted))
 			}
@@ -54,11 +57,13 @@ func TestAnAcknowledgementProvesOnlyWhatComesAfterAllBefore(t *testing.T) {
 func TestAnAcknowledgementOfAWriterThatIsOverProvesNothing(t *testing.T) {
 	p, old := &Publisher{doubted: make(chan struct{}, 1)}, &writer{acked: map[int32]int64{}}
 	p.writer.Store(&writer{acked: map[int32]int64{}})
+
 	if err := p.stored(old, &map[int32]int64{}, &kgo.Record{}, nil); err == nil {
 		t.Error("it counts")
 	}
 	p.writer.Store(old)
 	p.wrongLog.Store(origin.Mismatched(1, "another log"))
+
 	if err := p.stored(old, &map[int32]int64{}, &kgo.Record{}, nil); err == nil {
 		t.Error("it counts while the log is wrong")
 	}

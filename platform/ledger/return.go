@@ -439,7 +439,8 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 		r.ExpiresAt = r.At.Add(time.Duration(leg.Timeout) * time.Second)
 		if verdict := byID[ReturnVerdict(id)]; verdict != nil {
 			r.Decided, r.Verdict = true, ReturnVerdictOf(*verdict)
-			if verdict.UserData64 != (pix.ReturnContent{Original: original, AmountCentavos: uint64(r.AmountCentavos), Reason: r.Reason}).Hash() {
+			content := pix.ReturnContent{Original: original, AmountCentavos: uint64(r.AmountCentavos), Reason: r.Reason}
+			if verdict.UserData64 != content.Hash() {
 				r.Verdict.Settled, r.Verdict.Reason = false, pix.ReasonConflict
 			} else if taken {
 				r.Verdict.Settled, r.Verdict.Reason = false, pix.ReasonIDTaken

@@ -39,10 +39,10 @@ func (h *history) open(ids ...accountID) {
 
 func (h *history) opening(books accountID, amount money) {
 	debit, credit := register, books
-	if amount.negative() {
-		debit, credit = books, register
+	if amount.less(money{}) {
+		debit, credit, amount = books, register, money{}.minus(amount)
 	}
-	h.move(codeOpening, debit, credit, amount.size().low)
+	h.move(codeOpening, debit, credit, amount.low)
 	t := h.last(1)
 	t.ID, t.Ledger = books.toTigerBeetle(), booksLedger
 }

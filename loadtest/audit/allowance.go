@@ -77,9 +77,7 @@ func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 		id = credit
 	}
 	amount, ok := centavos(t.Amount)
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongAllowance, transferName(t), format, arguments...)
-	}
+	wrong := j.blame(WrongAllowance, transferName(t), "")
 	if !ok || debit != allowanceSource && credit != allowanceSource || kindOf(id) != kindAllowance {
 		wrong("%s with code %d from %s to %s: it must stand between the source and an allowance", decimal(t.Amount), t.Code, nameOf(debit), nameOf(credit))
 		return false
@@ -144,9 +142,7 @@ func (j *Judge) unadjusted(id accountID, at uint64) {
 func (j *Judge) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
 	of := j.allowance(id)
 	lowers := fromTigerBeetle(t.DebitAccountID) == id
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongAllowance, transferName(t), "adjustment of %s: %s", nameOf(id), fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongAllowance, transferName(t), fmt.Sprintf("adjustment of %s: ", nameOf(id)))
 	if at, open := j.acts.capped[id]; open && t.Timestamp == at+1 {
 		delete(j.acts.capped, id)
 	}
@@ -194,9 +190,7 @@ func adjustmentKey(id accountID, posted movement) number128 {
 // takeCapLeg takes a leg 4 or its void.
 func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 	key, role := split(fromTigerBeetle(t.ID))
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongAllowance, p.id.String(), "leg 4: %s", fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongAllowance, p.id.String(), "leg 4: ")
 	if t.TransferFlags().VoidPendingTransfer {
 		if p.capVoided = true; role != capVoidRole || fromTigerBeetle(t.PendingID) != key.role(capRole) {
 			wrong("its void has role %d and resolves %x", role, t.PendingID.Bytes())
@@ -241,7 +235,7 @@ func (j *Judge) capEnd(t tb.Transfer) uint64 {
 }
 
 // judgeCap compares leg 4 with the caps that were in force.
-func (j *Judge) judgeCap(p *payment, payer accountID, window int, t tb.Transfer, wrong func(format string, arguments ...any)) {
+func (j *Judge) judgeCap(p *payment, payer accountID, window int, t tb.Transfer, wrong blame) {
 	from := j.lookedFrom(t.Timestamp)
 	if !j.clockWasWrong(p.acceptedMs, t.Timestamp) && !slices.Contains(windowsBetween(from, t.Timestamp), window) {
 		wrong("it is of the %s, at %v", windowNames[window], time.Unix(0, int64(t.Timestamp)).UTC())

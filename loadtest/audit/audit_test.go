@@ -696,56 +696,6 @@ func TestEveryKindIsListed(t *testing.T) {
 	}
 }
 
-// The list is bounded.
-func TestTheListIsBounded(t *testing.T) {
-	var f findings
-	for i := range 1000 {
-		f.add(NoOutcome, "x", "%s", strings.Repeat("a", i))
-		f.add(WrongTransfer, "y", "%s", strings.Repeat("b", i))
-	}
-	if n, _ := f.counts(); len(f.listed()) != findingsMax || n != 2000 {
-		t.Errorf("%d listed of %d", len(f.listed()), n)
-	}
-}
-
-// One leg to another account is one finding: the balances and laws that it breaks are its effects.
-func TestTheCauseComesFirst(t *testing.T) {
-	for name, spoil := range map[string]func(h *history){
-		"leg 3 to another bank's customer": func(h *history) {
-			for _, role := range []int{2, 6} {
-				h.transfer(settledOrder, role).CreditAccountID = idOf(clara).toTigerBeetle()
-			}
-			h.add(idOf(bruno), 0, -1_000)
-			h.add(idOf(clara), 0, 1_000)
-		},
-		"leg 2 to the wrong reserve": func(h *history) {
-			for _, role := range []int{1, 5} {
-				leg := h.transfer(settledOrder, role)
-				leg.DebitAccountID, leg.CreditAccountID = leg.CreditAccountID, leg.DebitAccountID
-			}
-			h.add(reserveOf(idOf(alice)), -1_000, 1_000)
-			h.add(reserveOf(idOf(bruno)), 1_000, -1_000)
-		},
-		"less than ordered": func(h *history) {
-			h.transfer(settledOrder, 6).Amount = tb.ToUint128(999)
-			h.add(transitOf(idOf(bruno)), -1, 0)
-			h.add(idOf(bruno), 0, -1)
-		},
-	} {
-		h := clean(t)
-		spoil(h)
-		verdict := h.audit()
-		if len(verdict.ByKind) != 1 || verdict.ByKind[WrongTransfer] == 0 || verdict.Findings[0].EffectCount < 2 {
-			t.Errorf("%s: %v %+v", name, verdict.ByKind, verdict.Findings)
-		}
-		// What the wrong leg does not explain is a finding of its own.
-		h.add(idOf(alice), 5, 5)
-		if verdict := h.audit(); verdict.ByKind[WrongBalance] != 1 || verdict.Findings[0].Kind != WrongTransfer {
-			t.Errorf("%s, and more: %v %+v", name, verdict.ByKind, verdict.Findings)
-		}
-	}
-}
-
 func (h *history) order(payer, payee pix.Account, amount uint64) *pixv1.PaymentOrder {
 	h.now = h.now.Add(time.Second)
 	o := orderMessage(pix.NewEndToEndID(payer.ISPB, h.now, h.random).String(), payer, payee, amount, h.now)

@@ -28,7 +28,7 @@ const tooLateReason = "LQ10"
 const tooLateMax = 5 * time.Minute
 
 // judgeAge returns what is wrong with LQ10 as the reason of a verdict, or nothing.
-func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong func(format string, arguments ...any)) {
+func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong blame) {
 	if reasonText(verdict.UserData32) != tooLateReason || j.clockWasWrong(acceptedMs, verdict.Timestamp) {
 		return
 	}
@@ -39,7 +39,7 @@ func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong func(forma
 }
 
 // judgeHold checks when the ledger itself ends a hold: after the deadline, and not much later.
-func (j *Judge) judgeHold(t tb.Transfer, wrong func(format string, arguments ...any)) {
+func (j *Judge) judgeHold(t tb.Transfer, wrong blame) {
 	timeout := time.Duration(t.Timeout) * time.Second
 	if least := j.shortest(math.MaxInt64, t.Timestamp) + holdBeyondDeadline; timeout < least || timeout > j.config.HoldMax {
 		wrong("the ledger ends it after %v, it must be %v to %v", timeout, least, j.config.HoldMax)

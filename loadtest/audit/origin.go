@@ -35,7 +35,7 @@ func nameIn(t tb.Transfer) (n name, err error) {
 		return n, fmt.Errorf("its id is not of a log")
 	case (n.partition < 0) != (t.Code == codeGivenUp):
 		return n, fmt.Errorf("its id is not of code %d", t.Code)
-	case t.Amount != (tb.Uint128{}) || t.Flags&^importedFlag != 0 || fromTigerBeetle(t.DebitAccountID) != issuance || fromTigerBeetle(t.CreditAccountID) != refusals:
+	case !isNote(t):
 		return n, fmt.Errorf("it must move nothing from issuance to refusals")
 	}
 	return n, nil

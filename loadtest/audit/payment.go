@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"strconv"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
@@ -174,10 +175,7 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 	key, role := split(fromTigerBeetle(t.ID))
 	flags, leg := t.TransferFlags(), legOf(t)
 	bit := firstLeg << (leg - 1)
-	var cause *Finding // the last that is wrong with what it moves
-	wrong := func(format string, arguments ...any) {
-		cause = j.add(WrongTransfer, p.id.String(), "leg %d: %s", leg, fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongTransfer, p.id.String(), "leg "+strconv.Itoa(leg)+": ")
 	of, foreign := &p.order, false
 	if !of.asks(t) {
 		if other := p.claim(func(o *order) bool { return o.asks(t) }); other != nil && flags.Pending {
@@ -198,9 +196,6 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 	amount, ok := centavos(t.Amount)
 	if !ok || amount != of.content.centavos {
 		wrong("its amount is %s centavos, the order's is %d", decimal(t.Amount), of.content.centavos)
-	}
-	if cause != nil && ok && flags.PostPendingTransfer {
-		j.books.mislead(cause, from, to, amount, of.content, leg)
 	}
 	switch {
 	case flags.Pending:
@@ -226,7 +221,7 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 }
 
 // takeHold takes a pending leg, held for an order.
-func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wrong func(format string, arguments ...any)) {
+func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wrong blame) {
 	key, role := split(fromTigerBeetle(t.ID))
 	leg := legOf(t)
 	bit := firstLeg << (leg - 1)
@@ -267,9 +262,7 @@ func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
 		what, payersBank = "verdict", bankNamed(p.back.original)
 		busy = payersBank
 	}
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongTransfer, p.id.String(), "%s: %s", what, fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongTransfer, p.id.String(), what+": ")
 	p.receipt, p.verdict, p.decidedAt = true, t.UserData32, t.Timestamp
 	j.answered(busy, p.slot, t.Timestamp) // also if its hold has expired
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)

@@ -266,7 +266,7 @@ func (j *Judge) usedSlots(p *payment, o *original) (used int) {
 }
 
 // checkBusy reports a verdict that says that a bank had too many questions, while it had none.
-func (j *Judge) checkBusy(t tb.Transfer, payee accountID, from uint64, wrong func(format string, arguments ...any)) {
+func (j *Judge) checkBusy(t tb.Transfer, payee accountID, from uint64, wrong blame) {
 	if t.UserData32 == bankBusy && !j.wasAsked(payee, from) {
 		wrong("it says %s, but no payment waited for the bank %s", reasonText(bankBusy), ispbOf(payee))
 	}

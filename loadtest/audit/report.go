@@ -87,9 +87,7 @@ func (j *Judge) Report(r Record) {
 
 // readReport reads the first report of a payment or return, and judges it by itself.
 func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport) *said {
-	bad := func(format string, arguments ...any) {
-		j.add(BadReport, p.id.String(), "report %v %s", r, fmt.Sprintf(format, arguments...))
-	}
+	bad := j.blame(BadReport, p.id.String(), fmt.Sprintf("report %v ", r))
 	s := &said{record: r.String(), original: message.OriginalEndToEndId}
 	if s.content, s.err = readContent(message.Payer, message.Payee, message.AmountCentavos); s.err == nil {
 		s.contentHash = contentHash(&pixv1.PaymentOrder{Payer: message.Payer, Payee: message.Payee, AmountCentavos: message.AmountCentavos})
@@ -117,9 +115,7 @@ func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport
 
 // judgeReport compares the first report with what its payment or return is about.
 func (j *Judge) judgeReport(p *payment, s *said) {
-	wrong := func(format string, arguments ...any) {
-		j.add(ReportedContent, p.id.String(), "report %s %s", s.record, fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(ReportedContent, p.id.String(), fmt.Sprintf("report %s ", s.record))
 	switch {
 	case p.back == nil:
 		// Of a receipt that the ledger was asked for, only the hash of the content is known.

@@ -187,9 +187,7 @@ func (j *Judge) judgeSlot(p *payment) {
 
 // judgeSettledReturn checks that a settled return was allowed to settle.
 func (j *Judge) judgeSettledReturn(p *payment) {
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongReturn, p.id.String(), format, arguments...)
-	}
+	wrong := j.blame(WrongReturn, p.id.String(), "")
 	settledAt := p.original.when()
 	switch {
 	case settledAt == 0 || settledAt >= p.decidedAt:

@@ -259,21 +259,21 @@ func (j *Judge) judgeCapEnd(p *payment, settled bool) {
 }
 
 // judgeOutflow checks a refusal with LQ12: what was held in the window left less than the payment.
-func (j *Judge) judgeOutflow(p *payment, from uint64) refusal {
-	c := p.content
+func (j *Judge) judgeOutflow(p *payment) refusal {
+	c, from := p.content, p.since()
 	if c.sameBank() {
-		return refusal{wrong: "it stays within its bank"}
+		return "it stays within its bank"
 	}
 	terms, looked := j.terms(c.payer), j.lookedFrom(from)
 	for _, window := range windowsBetween(looked, p.decidedAt) {
 		if !slices.ContainsFunc(terms.outflow[window].during(looked, p.decidedAt), func(limit outflowCap) bool { return limit.centavos > 0 }) {
 			continue
 		}
-		if r := j.judgeShortOf(allowanceOf(c.payer, window), c.centavos, from, p.decidedAt); r.unchecked || r.wrong == "" {
+		if r := j.judgeShortOf(allowanceOf(c.payer, window), p); r == "" || r == unchecked {
 			return r
 		}
 	}
-	return refusal{wrong: fmt.Sprintf("%s had no cap on outflow that %d centavos exceeded", ispbOf(c.payer), c.centavos)}
+	return unless(false, "%s had no cap on outflow that %d centavos exceeded", ispbOf(c.payer), c.centavos)
 }
 
 // unfit returns what is wrong with allowances as they are, by account.

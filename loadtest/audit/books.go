@@ -294,7 +294,7 @@ func (j *Judge) takeMarker(t tb.Transfer) {
 // judgeFundings compares the fundings and the openings in the ledger with those of the population.
 func (j *Judge) judgeFundings() {
 	b := &j.books
-	if _, opened := b.accounts[issuance]; opened && !b.marked {
+	if j.exists(issuance) && !b.marked {
 		j.add(WrongFunding, "marker", "it is not in the ledger: bootstrap has not finished")
 	}
 	wrong := func(id accountID, format string, arguments ...any) {
@@ -313,13 +313,12 @@ func (j *Judge) judgeFundings() {
 			wrong(credit, "%s was funded with %d centavos, it must be %d", nameOf(credit), amount, want)
 		}
 	}
-	_, hasRegister := b.accounts[register] // else it is a ledger from before the register
 	for bank := range b.population.banks {
 		reserve, _ := b.population.funding(bank)
 		books, want := booksOf(reserve), b.population.opening(bank)
 		says, found := b.opened[books]
 		if delete(b.opened, books); !found {
-			if hasRegister {
+			if j.exists(register) { // else it is a ledger from before the register
 				wrong(books, "the opening of %s is missing", nameOf(books))
 			}
 			clear(b.opened)

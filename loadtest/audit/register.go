@@ -307,8 +307,8 @@ func (j *Judge) terms(bank accountID) *bankTerms { return j.acts.of(booksOf(bank
 
 // judgeSuspended checks a refusal with DS27: the register suspended one of the banks.
 func (j *Judge) judgeSuspended(at uint64, banks ...accountID) refusal {
-	if _, has := j.books.accounts[register]; !has {
-		return refusal{unchecked: true}
+	if !j.exists(register) {
+		return unchecked
 	}
 	suspended := slices.ContainsFunc(banks, func(bank accountID) bool {
 		return slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), true)

@@ -192,10 +192,10 @@ func (j *Judge) judgeSettledReturn(p *payment) {
 	switch {
 	case settledAt == 0 || settledAt >= p.decidedAt:
 		wrong("its original %s had not settled before", p.back.original)
-	case p.acceptedMs > 0 && uint64(p.acceptedMs)*uint64(time.Millisecond) > settledAt+returnDaysMax*nanosecondsDay:
+	case p.tooOld():
 		wrong("it was accepted more than %d days after its original settled", returnDaysMax)
 	}
-	if p.content.payer.high&ispbMask != bankNamed(p.id).high&ispbMask {
+	if !p.byReceiver() {
 		wrong("its RtrId is not from the PSP that received the original")
 	}
 	if p.back.centavos == 0 {
@@ -207,6 +207,14 @@ func (j *Judge) judgeSettledReturn(p *payment) {
 		j.sumReturns(p)
 	}
 }
+
+// tooOld reports whether a return was accepted too long after its original settled.
+func (p *payment) tooOld() bool {
+	return p.acceptedMs > 0 && uint64(p.acceptedMs)*uint64(time.Millisecond) > p.original.when()+returnDaysMax*nanosecondsDay
+}
+
+// byReceiver reports whether a return is from the PSP that received its original.
+func (p *payment) byReceiver() bool { return transitOf(p.content.payer) == transitOf(bankNamed(p.id)) }
 
 // judgeReturned compares what was paid with what was returned of it.
 func (j *Judge) judgeReturned(subject string, original endToEndID, paid uint64, returned money) {

@@ -62,11 +62,8 @@ func TestAnOutcomeThatOnlyAForgerGives(t *testing.T) {
 		say   func(h *history, seals keys.Seals, id string)
 	}{
 		{"settled without a response", settledOrder, func(*history, keys.Seals, string) {}},
-		{"settled, the response has no seal", settledOrder, func(h *history, s keys.Seals, id string) { h.says(s, "", "10000002", id, "") }},
 		{"settled, the response has the seal of another bank", settledOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000001", "10000002", id, "") }},
-		{"settled, another bank accepted", settledOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000001", "10000001", id, "") }},
 		{"settled, the bank rejected", settledOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000002", "10000002", id, "AC06") }},
-		{"rejected without a response", voidedOrder, func(*history, keys.Seals, string) {}},
 		{"rejected, the bank accepted", voidedOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000001", "10000001", id, "") }},
 		{"rejected, the bank gave another reason", voidedOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000001", "10000001", id, "AC07") }},
 	} {

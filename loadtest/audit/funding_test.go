@@ -3,54 +3,9 @@ package audit
 import (
 	"testing"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 )
-
-// Each fault is one finding, which names the transfer: money in the wrong place must not
-// hide behind what follows from it.
-func TestEveryFundingFollowsFromTheMarker(t *testing.T) {
-	funding := func(h *history, credit accountID) *tb.Transfer { return h.find(credit) }
-	last := func(h *history) string { return transferName(h.transfers[len(h.transfers)-1]) }
-	of := func(id accountID) func(*history) string {
-		return func(*history) string { return transferName(tb.Transfer{ID: id.toTigerBeetle()}) }
-	}
-	for _, fault := range []struct {
-		name    string
-		spoil   func(*history)
-		subject func(*history) string
-	}{
-		{"a second funding of a reserve", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 500) }, last},
-		{"a second deposit of a customer", func(h *history) { h.move(codeFunding, transitOf(idOf(alice)), idOf(alice), 500) }, last},
-		{"a second funding with the right amount", func(h *history) { h.move(codeFunding, transitOf(idOf(alice)), idOf(alice), depositCentavos) }, last},
-		{"a deposit of a customer outside the population", func(h *history) { h.fund(transitOf(idOf(bruno)), idOf(bruno), depositCentavos) }, last},
-		{"a funding of nothing", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 0) }, last},
-		{"a deposit of one centavo more", func(h *history) {
-			funding(h, idOf(alice)).Amount = tb.ToUint128(depositCentavos + 1)
-			h.add(idOf(alice), 0, 1)
-			h.add(transitOf(idOf(alice)), 1, 0)
-		}, of(idOf(alice))},
-		{"a second marker", func(h *history) { h.move(codeMarker, issuance, refusals, 0) }, last},
-		{"a marker of another population", func(h *history) { h.find(markerID).UserData64++ }, of(markerID)},
-		{"no marker", func(h *history) { h.drop(markerID) }, func(*history) string { return "marker" }},
-		{"a deposit is missing", func(h *history) {
-			h.drop(idOf(elisa))
-			h.add(idOf(elisa), 0, -2*reserveCentavos)
-			h.add(transitOf(idOf(elisa)), -2*reserveCentavos, 0)
-		}, of(idOf(elisa))},
-	} {
-		t.Run(fault.name, func(t *testing.T) {
-			h := clean(t)
-			fault.spoil(h)
-			verdict := h.audit()
-			if len(verdict.Findings) != 1 || verdict.Findings[0].Kind != WrongFunding || verdict.Findings[0].Subject != fault.subject(h) {
-				t.Fatalf("found are %+v; there must be one, %q about %s", verdict.Findings, WrongFunding, fault.subject(h))
-			}
-		})
-	}
-}
 
 // A forged population must not stop the audit, whatever is in it.
 func TestForgedPopulationIsJudged(t *testing.T) {

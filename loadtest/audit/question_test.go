@@ -123,15 +123,15 @@ func TestTheQuestionAboutAReturn(t *testing.T) {
 		"the return as its key":   func(m *pixv1.AuthorizationRequest, r *Record) { r.Key = []byte(m.EndToEndId) },
 		"another reply partition": func(m *pixv1.AuthorizationRequest, _ *Record) { m.ReplyPartition = 1 },
 	} {
-		h, settled, voided, _, sameBank := withReturns(t)
+		h := withReturns(t)
 		for _, order := range []int{settledOrder, sameBankOrder, voidedOrder, expiredOrder} {
 			h.ask(h.message(order))
 		}
-		settled.ask()
-		voided.ask()
+		h.settled.ask()
+		h.voided.ask()
 		o := h.message(sameBankOrder)
-		h.addQuestion(&pixv1.AuthorizationRequest{EndToEndId: sameBank.id.String(), OriginalEndToEndId: o.EndToEndId, Payer: o.Payee, Payee: o.Payer, AmountCentavos: 250}, o.EndToEndId, nil)
-		settled.ask(change)
+		h.addQuestion(&pixv1.AuthorizationRequest{EndToEndId: h.sameBank.id.String(), OriginalEndToEndId: o.EndToEndId, Payer: o.Payee, Payee: o.Payer, AmountCentavos: 250}, o.EndToEndId, nil)
+		h.settled.ask(change)
 		wanted := 1
 		if name == "" {
 			wanted = 0

@@ -391,126 +391,23 @@ func TestADeadlineOfATime(t *testing.T) {
 	}
 }
 
-// A reason that follows from the clock is not checked if the clock was wrong. The clean history has
-// one AB03.
-func TestAReasonByAWrongClockIsUnchecked(t *testing.T) {
-	for _, c := range []struct {
-		reason    string
-		wrong     bool
-		unchecked int
-	}{{"AB03", false, 0}, {"AB03", true, 1}, {tooLateReason, false, 0}, {tooLateReason, true, 1}} {
-		h := clean(t)
-		h.now = h.now.Add(time.Hour)
-		o := h.order(alice, bruno, 500)
-		h.receipt(o, c.reason, transitOf(idOf(alice)), reserveOf(idOf(alice)))
-		age := 30 * time.Second
-		if c.reason == "AB03" {
-			age = 41 * time.Second
-		}
-		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(age).UnixNano())
-		h.report(o, c.reason)
-		if c.wrong {
-			h.config.WrongClocks = []Interval{{h.now, h.now.Add(time.Second)}}
-		}
-		verdict := h.audit()
-		if got := verdict.Summary.ReasonsUnchecked[c.reason]; !verdict.Clean || got != c.unchecked {
-			t.Errorf("%s, the clock is wrong %t: %d unchecked, %+v", c.reason, c.wrong, got, verdict.Findings)
-		}
-	}
-}
-
 func repeated[T any](value T, n int) []T { return slices.Repeat([]T{value}, n) }
-
-// A report is repeated for a repeated order, or if its partition was taken over. Many take-overs
-// within a short time are none.
-func TestReportsRepeatedForNothing(t *testing.T) {
-	threeTimes := func(h *history, o *pixv1.PaymentOrder, _ int) { h.report(o, ""); h.report(o, "") }
-	for _, c := range []struct {
-		name     string
-		interval time.Duration // between two payments
-		takeOver time.Duration
-		again    func(h *history, o *pixv1.PaymentOrder, i int)
-		found    int
-	}{
-		{"each once", 20 * time.Millisecond, 0, func(*history, *pixv1.PaymentOrder, int) {}, 0},
-		{"each three times", 20 * time.Millisecond, 0, threeTimes, 1},
-		{"one in five twice", 20 * time.Millisecond, 0, func(h *history, o *pixv1.PaymentOrder, i int) {
-			if i%5 == 0 {
-				h.report(o, "")
-			}
-		}, 1},
-		{"each again, by another engine", 20 * time.Millisecond, 0, func(h *history, o *pixv1.PaymentOrder, _ int) {
-			h.report(o, "")
-			h.reports[len(h.reports)-1].Writer = 2
-		}, 0},
-		{"each again, for an equal order", 20 * time.Millisecond, 0, func(h *history, o *pixv1.PaymentOrder, _ int) {
-			h.append(o)
-			h.report(o, "")
-		}, 0},
-		// That would be a take-over for each. Some brokers do that.
-		{"three times each, slowly", 400 * time.Millisecond, 0, threeTimes, 1},
-		{"three times each, slowly, by such a broker", 400 * time.Millisecond, 250 * time.Millisecond, threeTimes, 0},
-	} {
-		h := clean(t)
-		h.config.TakeOverInterval = c.takeOver
-		began := h.now
-		for i := range 50 {
-			o := h.settledAt(began.Add(time.Duration(i) * c.interval))
-			c.again(h, o, i)
-		}
-		h.finds(c.name, RepeatedReport, c.found)
-	}
-	// One take-over repeats all that was in flight, in one burst.
-	h := clean(t)
-	var all []*pixv1.PaymentOrder
-	for range 50 {
-		all = append(all, h.settledAt(h.now))
-	}
-	h.now = h.now.Add(time.Second)
-	for _, o := range all {
-		h.report(o, "")
-	}
-	if verdict := h.finds("in one burst", "", 0); verdict.Summary.TakeOvers != 1 {
-		t.Errorf("%d take-overs", verdict.Summary.TakeOvers)
-	}
-}
-
-// settledAt adds a payment that settles, whose report is of a time.
-func (h *history) settledAt(at time.Time) *pixv1.PaymentOrder {
-	o := h.order(alice, bruno, 10)
-	h.hold(o, 1, 2, 3)
-	h.post(o, 1, 2, 3)
-	h.now = at
-	h.report(o, "")
-	return o
-}
 
 // A fault that repeats must not push the others out of the list: it is one line, with examples.
 func TestEveryKindIsListed(t *testing.T) {
 	h := clean(t)
-	for range 1000 {
+	for i := range 1000 {
 		h.order(alice, bruno, 5)
-	}
-	for i := range 100 { // each in a way of its own
-		h.reports = append(h.reports, Record{Value: []byte{0xff}, Partition: int32(i)})
-		h.sayInLetter(garbageOrder, strings.Repeat("X", i+1), "value: 1 bytes")
+		h.sayInLetter(garbageOrder, strings.Repeat("X", i%100+1), "value: 1 bytes") // each in a way of its own
 	}
 	h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1)
 	verdict := h.audit()
 	listed := map[string]int{}
 	for _, f := range verdict.Findings {
 		listed[f.Kind] += f.Count
-		if f.Kind == NoOutcome && (f.Count != 1000 || len(f.Also) != alsoMax || !strings.Contains(f.Detail, "record 0/9 of pix.payments")) {
-			t.Errorf("%+v", f)
-		}
 	}
-	if len(listed) != len(verdict.ByKind) || listed[NoOutcome] != 1000 || verdict.ByKind[NoOutcome] != 1000 {
+	if len(listed) != len(verdict.ByKind) || listed[NoOutcome] != 1000 || verdict.ByKind[NoOutcome] != 1000 || len(verdict.Findings) > findingsMax {
 		t.Fatalf("listed are %v of %v", listed, verdict.ByKind)
-	}
-	var text strings.Builder
-	verdict.Write(&text)
-	if n := strings.Count(text.String(), "\n"); n > 40 {
-		t.Errorf("%d lines:\n%s", n, text.String())
 	}
 }
 
@@ -761,6 +658,13 @@ func encode(t *testing.T, o *pixv1.PaymentOrder) []byte {
 func judgedByPlatform(value []byte, recordTime time.Time) error {
 	var m pixv1.PaymentOrder
 	if err := m.UnmarshalVT(value); err != nil {
+		return err
+	}
+	if m.ReturnOrder != nil && m.EndToEndId == "" && m.Payer == nil && m.Payee == nil {
+		_, err := pix.ReturnDraft{
+			ReturnID: m.ReturnOrder.ReturnId, OriginalEndToEndID: m.ReturnOrder.OriginalEndToEndId, AmountCentavos: m.ReturnOrder.AmountCentavos,
+			ReasonCode: m.ReturnOrder.ReasonCode, AcceptedAtUnixMs: m.ReturnOrder.AcceptedAtUnixMs,
+		}.Validate(recordTime)
 		return err
 	}
 	_, err := pix.Draft{

@@ -235,35 +235,3 @@ func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
 		}
 	}
 }
-
-// The audit and the services must call the same messages returns.
-func TestTheAuditAgreesWithTheServicesOnWhatIsAReturn(t *testing.T) {
-	h := withReturns(t)
-	settled := h.settled
-	for name, spoil := range map[string]func(*pixv1.ReturnOrder){
-		"good":            func(*pixv1.ReturnOrder) {},
-		"zero":            func(m *pixv1.ReturnOrder) { m.AmountCentavos = 0 },
-		"no id":           func(m *pixv1.ReturnOrder) { m.ReturnId = "" },
-		"E":               func(m *pixv1.ReturnOrder) { m.ReturnId = m.OriginalEndToEndId },
-		"of a return":     func(m *pixv1.ReturnOrder) { m.OriginalEndToEndId = m.ReturnId },
-		"no original":     func(m *pixv1.ReturnOrder) { m.OriginalEndToEndId = "" },
-		"no reason":       func(m *pixv1.ReturnOrder) { m.ReasonCode = "" },
-		"another reason":  func(m *pixv1.ReturnOrder) { m.ReasonCode = "SL02" },
-		"unknown reason":  func(m *pixv1.ReturnOrder) { m.ReasonCode = "XX01" },
-		"in 5 s":          func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs += 5000 },
-		"later than that": func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs += 5001 },
-		"13 h ago":        func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs -= 13 * 3600 * 1000 },
-		"never":           func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs = -1 << 63 },
-	} {
-		message := proto.Clone(settled.message).(*pixv1.PaymentOrder)
-		spoil(message.ReturnOrder)
-		m := message.ReturnOrder
-		read, err := readOrder(encode(t, message), h.now)
-		want, wantErr := pix.ReturnDraft{
-			ReturnID: m.ReturnId, OriginalEndToEndID: m.OriginalEndToEndId, AmountCentavos: m.AmountCentavos, ReasonCode: m.ReasonCode, AcceptedAtUnixMs: m.AcceptedAtUnixMs,
-		}.Validate(h.now)
-		if (err == nil) != (wantErr == nil) || err == nil && read.hash != want.Hash() {
-			t.Errorf("%s: the audit says %v, the services %v", name, err, wantErr)
-		}
-	}
-}

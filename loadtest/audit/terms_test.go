@@ -153,38 +153,6 @@ func TestTermsAreJudged(t *testing.T) {
 	}
 }
 
-// A return to a suspended bank is taken: stolen money must be able to come back.
-func TestReturnsOfASuspendedBank(t *testing.T) {
-	for _, c := range []struct {
-		suspended accountID
-		reason    string
-		clean     bool
-	}{
-		{brunoBooks, "DS27", true},  // who received the original gives it back
-		{aliceBooks, "DS27", false}, // it comes back to this one
-		{brunoBooks, "", false}, {aliceBooks, "", true},
-	} {
-		h := withRegister(t)
-		h.at(0)
-		h.act(codeSuspended, c.suspended, tb.Transfer{})
-		h.at(10 * time.Second)
-		g := h.giveBack(settledOrder, 10)
-		if c.reason == "" {
-			g.hold(0)
-			g.post(0)
-			g.report("")
-			h.stamp()
-		} else {
-			g.receipt(c.reason, true)
-			g.report(c.reason)
-			h.stamp()
-		}
-		if verdict := h.audit(); verdict.Clean != c.clean {
-			t.Errorf("%s is suspended, a return with %q: %+v", nameOf(c.suspended), c.reason, verdict.Findings)
-		}
-	}
-}
-
 func TestDayAndNight(t *testing.T) {
 	for text, want := range map[string][]int{
 		"2026-11-23T05:59:00-03:00": {1}, "2026-11-23T05:59:59-03:00": {1, 0}, "2026-11-23T06:00:05-03:00": {0},

@@ -79,42 +79,33 @@ func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 	amount, ok := centavos(t.Amount)
 	wrong := j.blame(WrongAllowance, transferName(t), "")
 	if !ok || debit != allowanceSource && credit != allowanceSource || kindOf(id) != kindAllowance {
-		wrong("%s with code %d from %s to %s: it must stand between the source and an allowance", decimal(t.Amount), t.Code, nameOf(debit), nameOf(credit))
+		wrong("%s: it must stand between the source and an allowance", movedBy(t))
 		return false
 	}
 	flags := t.TransferFlags()
+	holds := flags.Pending || flags.VoidPendingTransfer
+	if flags.PostPendingTransfer || holds && t.Code != codeCapLeg || !holds && t.Code != codeAdjustment {
+		wrong("%s is neither a leg 4 nor an adjustment", movedBy(t))
+	}
+	of := j.allowance(id)
 	switch {
+	case !j.whole:
 	case flags.Pending:
-		if j.whole {
-			j.allowance(id).hold(fromTigerBeetle(t.ID), amount, j.capEnd(t))
-		}
+		of.hold(fromTigerBeetle(t.ID), amount, j.capEnd(t))
 	case flags.VoidPendingTransfer:
-		if j.whole {
-			j.allowance(id).release(fromTigerBeetle(t.PendingID))
+		of.release(fromTigerBeetle(t.PendingID))
+	default:
+		if t.Code == codeAdjustment {
+			j.takeAdjustment(t, id, amount)
 		}
-	case flags.PostPendingTransfer:
-		wrong("a leg 4 of %d centavos is posted", amount)
-	case t.Code != codeAdjustment:
-		wrong("%d centavos with code %d from %s to %s are no adjustment", amount, t.Code, nameOf(debit), nameOf(credit))
-	case j.whole:
-		j.takeAdjustment(t, id, amount)
-	}
-	if flags.Pending || flags.VoidPendingTransfer {
-		if t.Code != codeCapLeg {
-			wrong("%d centavos with code %d are held or released, and are no leg 4", amount, t.Code)
-		}
-		return t.Code == codeCapLeg
-	}
-	if j.whole {
 		j.books.expect(debit, credit, amount)
-		of := j.allowance(id)
 		if debit == id {
 			of.posted.debits = of.posted.debits.plus(moneyOf(amount))
 		} else {
 			of.posted.credits = of.posted.credits.plus(moneyOf(amount))
 		}
 	}
-	return false
+	return holds && t.Code == codeCapLeg
 }
 
 // capActed takes note of the record of a cap on outflow. Its adjustment is in the same chain.
@@ -208,18 +199,14 @@ func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 		of = other
 	}
 	window := int(id.high >> branchShift & 1)
+	names, ispb := userData(p.id, p.minutes)
 	switch {
-	case role != capRole:
-		wrong("it is held with role %d", role)
-	case !caps(of) || id != allowanceOf(of.content.payer, window) || fromTigerBeetle(t.CreditAccountID) != allowanceSource:
-		wrong("it holds %s centavos from %s for %s", amount, nameOf(id), nameOf(fromTigerBeetle(t.CreditAccountID)))
-	case of.content.sameBank():
-		wrong("the payment stays within %s", ispbOf(of.content.payer))
+	case !caps(of) || id != allowanceOf(of.content.payer, window) || fromTigerBeetle(t.CreditAccountID) != allowanceSource || of.content.sameBank():
+		wrong("it is %s, for %v", movedBy(t), of.content)
+	case role != capRole || fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb:
+		wrong("it is held with role %d, or its user_data does not name the payment", role)
 	case t.Timestamp-p.heldAt != 3 && !j.rebuild.again():
 		wrong("it is not in the chain of the other legs")
-	}
-	if names, ispb := userData(p.id, p.minutes); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
-		wrong("its user_data does not name the payment")
 	}
 	if j.whole && !j.rebuild.again() { // then it holds for what is left of its window
 		j.judgeCap(p, of.content.payer, window, t, wrong)

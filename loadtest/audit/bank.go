@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/hmac"
@@ -178,30 +177,22 @@ type Secrets map[string][][]byte
 
 // ReadSecrets reads a file of lines "ISPB secret in hex"; # begins a comment.
 func ReadSecrets(path string) (Secrets, error) {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	secrets := Secrets{}
-	lines := bufio.NewScanner(file)
-	for number := 1; lines.Scan(); number++ {
-		line, _, _ := strings.Cut(lines.Text(), "#")
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
+	for number, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := append(strings.Fields(line), "", "", "")
+		secret, err := hex.DecodeString(fields[1])
+		if fields[0] == "" {
 			continue
 		}
-		if len(fields) != 2 { // the line itself is not shown: it holds a secret
-			return nil, fmt.Errorf("%s, line %d: it must be an ISPB and a secret in hex", path, number)
-		}
-		secret, err := hex.DecodeString(fields[1])
-		if err != nil {
-			return nil, fmt.Errorf("%s, line %d: the secret is not hexadecimal", path, number)
+		if err != nil || len(secret) == 0 || fields[2] != "" { // the line itself is not shown: it holds a secret
+			return nil, fmt.Errorf("%s, line %d: it must be an ISPB and a secret in hex", path, number+1)
 		}
 		secrets[fields[0]] = append(secrets[fields[0]], secret)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
 	}
 	if len(secrets) == 0 {
 		return nil, fmt.Errorf("%s holds no secret: no response could be genuine", path)
@@ -271,7 +262,10 @@ func (p *payment) byBank() bool {
 // judgeAnswer reports an outcome that needs the receiving bank's word and does not have it.
 // Only legs that were held are posted or voided for a bank; AB03 is the deadline's.
 func (j *Judge) judgeAnswer(p *payment) {
-	posted, reason := p.posted&firstLeg != 0, p.verdict
+	reason, what := p.verdict, "rejected with "+reasonText(p.verdict)
+	if p.posted&firstLeg != 0 {
+		reason, what = 0, "settled"
+	}
 	if j.answers.secrets == nil || !p.byBank() {
 		return
 	}
@@ -279,17 +273,10 @@ func (j *Judge) judgeAnswer(p *payment) {
 		j.summary.AnswersGone++
 		return
 	}
-	if posted {
-		reason = 0
-	}
 	bank := ispbOf(p.content.payee)
 	if _, said := j.answers.given[answer{p.id, bank, reason}]; said {
 		j.summary.Answered++
 		return
-	}
-	what := "settled"
-	if !posted {
-		what = "rejected with " + reasonText(reason)
 	}
 	j.add(NoAnswer, p.id.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so", what, answersTopic, bank)
 }

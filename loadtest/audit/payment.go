@@ -189,13 +189,10 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 		wrong("no record of %s is its original %s", paymentsTopic, of.back.original)
 		return
 	}
-	from, to := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if debit, credit := of.content.leg(leg); from != debit || to != credit {
-		wrong("it moves money from %s to %s", nameOf(from), nameOf(to))
-	}
 	amount, ok := centavos(t.Amount)
-	if !ok || amount != of.content.centavos {
-		wrong("its amount is %s centavos, the order's is %d", decimal(t.Amount), of.content.centavos)
+	debit, credit := of.content.leg(leg)
+	if fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit || !ok || amount != of.content.centavos {
+		wrong("%s; its order moves %v", movedBy(t), of.content)
 	}
 	switch {
 	case flags.Pending:
@@ -225,11 +222,8 @@ func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wro
 	key, role := split(fromTigerBeetle(t.ID))
 	leg := legOf(t)
 	bit := firstLeg << (leg - 1)
-	if role != leg-1 {
-		wrong("it is held with role %d", role)
-	}
-	if names, ispb := userData(p.id, p.minutes); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
-		wrong("its user_data does not name the payment")
+	if names, ispb := userData(p.id, p.minutes); role != leg-1 || fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
+		wrong("it is held with role %d, or its user_data does not name the payment", role)
 	}
 	if j.whole && !j.rebuild.imported {
 		j.judgeHold(t, wrong)
@@ -266,23 +260,13 @@ func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
 	p.receipt, p.verdict, p.decidedAt = true, t.UserData32, t.Timestamp
 	j.answered(busy, p.slot, t.Timestamp) // also if its hold has expired
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) && (debit != issuance || credit != refusals) {
-		wrong("it stands between %s and %s", nameOf(debit), nameOf(credit))
+	elsewhere := (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) && (debit != issuance || credit != refusals)
+	_, role := split(fromTigerBeetle(t.ID))
+	if elsewhere || t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 || role != resolutionRole {
+		wrong("%s with the role %d, it must move nothing from the payer's bank to its reserve", movedBy(t), role)
 	}
-	if t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 {
-		wrong("it moves %s centavos with flags %#x, it must move none", decimal(t.Amount), t.Flags)
-	}
-	if _, role := split(fromTigerBeetle(t.ID)); role != resolutionRole {
-		wrong("it has role %d", role)
-	}
-	if fromTigerBeetle(t.UserData128) != p.nameOfVerdict() {
-		wrong("its user_data does not name the payment")
-	}
-	if t.UserData64 != p.hash {
-		wrong("it is about other content")
-	}
-	if p.back == nil && t.UserData32 == 0 {
-		wrong("it has no reason")
+	if !p.refused(t) || p.back == nil && t.UserData32 == 0 {
+		wrong("its user_data does not name the payment, or it is about other content, or has no reason")
 	}
 	if j.whole && !p.again && (p.back == nil || p.held == 0) { // else a bank may give any code
 		j.judgeAge(t, p.acceptedMs, wrong)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/big"
 	"math/bits"
@@ -257,8 +256,6 @@ func nameOf(id accountID) string {
 	}
 	return cmp.Or(known.name, fmt.Sprintf("account %016x%016x", id.high, id.low))
 }
-
-var errEmpty = errors.New("it is missing")
 
 func centavos(amount tb.Uint128) (uint64, bool) {
 	n := fromTigerBeetle(amount)

@@ -100,7 +100,7 @@ func TestResponsesThatAreGone(t *testing.T) {
 	}{{0, 3}, {-answersMargin, 3}, {-2 * answersMargin, 0}} {
 		h := clean(t)
 		seals := sealed(t, h)
-		h.cut = []int32{0}
+		h.cut = reach{0: time.Time{}}
 		if c.oldest != 0 {
 			h.says(seals, "10000002", "10000002", h.message(settledOrder).EndToEndId, "BE17")
 			h.answers[0].Time = time.Unix(0, int64(h.transfers[len(h.transfers)-1].Timestamp)).Add(c.oldest)

@@ -246,7 +246,7 @@ func (j *Judge) judgeArchive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = readPages(ctx, "transfers", 0, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
+	err = readPages(ctx, "transfers", &tb.QueryFilter{}, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
 		if wrong := a.see(t); wrong != "" {
 			j.add(WrongArchive, transferName(t), "%s", wrong)
 		}

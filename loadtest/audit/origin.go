@@ -57,7 +57,7 @@ func (j *Judge) takeName(t tb.Transfer) {
 func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
 	present, all := uint64(1), []name(nil)
 	for _, code := range []uint16{codeGivenUp, codeOrigin} {
-		err := readPages(ctx, "names of logs", code, client.QueryTransfers, func(t tb.Transfer) uint64 {
+		err := readPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers, func(t tb.Transfer) uint64 {
 			switch n, err := nameIn(t); {
 			case err != nil: // takeName finds it
 			case n.partition < 0:

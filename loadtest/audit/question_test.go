@@ -108,7 +108,7 @@ func TestABankWasNotAsked(t *testing.T) {
 			h.ask(h.message(order))
 		}
 		if c.cut {
-			h.cutAsked = []int32{0}
+			h.cutAsked = reach{0: time.Time{}}
 		}
 		h.questions[0].Time = h.now.Add(c.oldest)
 		verdict := h.finds(c, WrongQuestion, c.found)

@@ -167,8 +167,8 @@ func TestEachFaultIsFound(t *testing.T) {
 			}},
 		}},
 		{withReturns, true, []fault{
-			{"a leg is not held", LegsDisagree, ofReturn(func(h *history, g *giver) { g.drop(g.ids(0).Pending(2)) })},
-			{"posted without a verdict", LegsDisagree, ofReturn(func(h *history, g *giver) { g.drop(ledger.ReturnVerdict(g.id)) })},
+			{"a leg is not held", LegsDisagree, ofReturn(func(_ *history, g *giver) { g.drop(g.ids(0).Pending(2)) })},
+			{"posted without a verdict", LegsDisagree, ofReturn(func(_ *history, g *giver) { g.drop(ledger.ReturnVerdict(g.id)) })},
 			{"more than was paid", ReturnedTooMuch, func(h *history) {
 				g := h.giveBack(settledOrder, 701)
 				g.settle(1)
@@ -198,7 +198,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			{"a leg between others", WrongTransfer, ofReturn(func(h *history, g *giver) {
 				h.find(fromTigerBeetle(g.ids(0).Pending(3))).CreditAccountID = idOf(clara).toTigerBeetle()
 			})},
-			{"held, and the payment is not marked", NoMark, ofReturn(func(h *history, g *giver) { g.drop(g.mark()) })},
+			{"held, and the payment is not marked", NoMark, ofReturn(func(_ *history, g *giver) { g.drop(g.mark()) })},
 			{"a mark of a payment of which nothing was given back", UnexplainedMoney, func(h *history) {
 				g := h.unsaid(voidedOrder)
 				h.write(ledger.AppendReturnedMark(nil, g.content.Original))
@@ -211,18 +211,18 @@ func TestEachFaultIsFound(t *testing.T) {
 				mark[0].ID = tb.BytesToUint128(id)
 				h.write(mark)
 			})},
-			{"a verdict of no return", UnexplainedMoney, ofReturn(func(h *history, g *giver) {
+			{"a verdict of no return", UnexplainedMoney, ofReturn(func(_ *history, g *giver) {
 				other := *g
 				other.id[31] ^= 1
 				other.receipt("AM09", true)
 			})},
-			{"a report to the wrong account", ReportedContent, ofReturn(func(h *history, g *giver) {
+			{"a report to the wrong account", ReportedContent, ofReturn(func(_ *history, g *giver) {
 				g.dropReports()
 				other := *g
 				other.payment.Payer = clara
 				other.report("")
 			})},
-			{"a return with fields of a payment and no dead letter", NoDeadLetter, ofReturn(func(h *history, g *giver) {
+			{"a return with fields of a payment and no dead letter", NoDeadLetter, ofReturn(func(_ *history, g *giver) {
 				g.message.RemittanceInformation = "coffee"
 				g.append()
 			})},

@@ -77,46 +77,35 @@ func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 		id = credit
 	}
 	amount, ok := centavos(t.Amount)
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongAllowance, transferName(t), format, arguments...)
-	}
+	wrong := j.blame(WrongAllowance, transferName(t), "")
 	if !ok || debit != allowanceSource && credit != allowanceSource || kindOf(id) != kindAllowance {
-		wrong("%s with code %d from %s to %s: it must stand between the source and an allowance", decimal(t.Amount), t.Code, nameOf(debit), nameOf(credit))
+		wrong("%s: it must stand between the source and an allowance", movedBy(t))
 		return false
 	}
 	flags := t.TransferFlags()
+	holds := flags.Pending || flags.VoidPendingTransfer
+	if flags.PostPendingTransfer || holds && t.Code != codeCapLeg || !holds && t.Code != codeAdjustment {
+		wrong("%s is neither a leg 4 nor an adjustment", movedBy(t))
+	}
+	of := j.allowance(id)
 	switch {
+	case !j.whole:
 	case flags.Pending:
-		if j.whole {
-			j.allowance(id).hold(fromTigerBeetle(t.ID), amount, j.capEnd(t))
-		}
+		of.hold(fromTigerBeetle(t.ID), amount, j.capEnd(t))
 	case flags.VoidPendingTransfer:
-		if j.whole {
-			j.allowance(id).release(fromTigerBeetle(t.PendingID))
+		of.release(fromTigerBeetle(t.PendingID))
+	default:
+		if t.Code == codeAdjustment {
+			j.takeAdjustment(t, id, amount)
 		}
-	case flags.PostPendingTransfer:
-		wrong("a leg 4 of %d centavos is posted", amount)
-	case t.Code != codeAdjustment:
-		wrong("%d centavos with code %d from %s to %s are no adjustment", amount, t.Code, nameOf(debit), nameOf(credit))
-	case j.whole:
-		j.takeAdjustment(t, id, amount)
-	}
-	if flags.Pending || flags.VoidPendingTransfer {
-		if t.Code != codeCapLeg {
-			wrong("%d centavos with code %d are held or released, and are no leg 4", amount, t.Code)
-		}
-		return t.Code == codeCapLeg
-	}
-	if j.whole {
 		j.books.expect(debit, credit, amount)
-		of := j.allowance(id)
 		if debit == id {
 			of.posted.debits = of.posted.debits.plus(moneyOf(amount))
 		} else {
 			of.posted.credits = of.posted.credits.plus(moneyOf(amount))
 		}
 	}
-	return false
+	return holds && t.Code == codeCapLeg
 }
 
 // capActed takes note of the record of a cap on outflow. Its adjustment is in the same chain.
@@ -144,9 +133,7 @@ func (j *Judge) unadjusted(id accountID, at uint64) {
 func (j *Judge) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
 	of := j.allowance(id)
 	lowers := fromTigerBeetle(t.DebitAccountID) == id
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongAllowance, transferName(t), "adjustment of %s: %s", nameOf(id), fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongAllowance, transferName(t), fmt.Sprintf("adjustment of %s: ", nameOf(id)))
 	if at, open := j.acts.capped[id]; open && t.Timestamp == at+1 {
 		delete(j.acts.capped, id)
 	}
@@ -194,9 +181,7 @@ func adjustmentKey(id accountID, posted movement) number128 {
 // takeCapLeg takes a leg 4 or its void.
 func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 	key, role := split(fromTigerBeetle(t.ID))
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongAllowance, p.id.String(), "leg 4: %s", fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongAllowance, p.id.String(), "leg 4: ")
 	if t.TransferFlags().VoidPendingTransfer {
 		if p.capVoided = true; role != capVoidRole || fromTigerBeetle(t.PendingID) != key.role(capRole) {
 			wrong("its void has role %d and resolves %x", role, t.PendingID.Bytes())
@@ -214,18 +199,14 @@ func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 		of = other
 	}
 	window := int(id.high >> branchShift & 1)
+	names, ispb := userData(p.id, p.minutes)
 	switch {
-	case role != capRole:
-		wrong("it is held with role %d", role)
-	case !caps(of) || id != allowanceOf(of.content.payer, window) || fromTigerBeetle(t.CreditAccountID) != allowanceSource:
-		wrong("it holds %s centavos from %s for %s", amount, nameOf(id), nameOf(fromTigerBeetle(t.CreditAccountID)))
-	case of.content.sameBank():
-		wrong("the payment stays within %s", ispbOf(of.content.payer))
+	case !caps(of) || id != allowanceOf(of.content.payer, window) || fromTigerBeetle(t.CreditAccountID) != allowanceSource || of.content.sameBank():
+		wrong("it is %s, for %v", movedBy(t), of.content)
+	case role != capRole || fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb:
+		wrong("it is held with role %d, or its user_data does not name the payment", role)
 	case t.Timestamp-p.heldAt != 3 && !j.rebuild.again():
 		wrong("it is not in the chain of the other legs")
-	}
-	if names, ispb := userData(p.id, p.minutes); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
-		wrong("its user_data does not name the payment")
 	}
 	if j.whole && !j.rebuild.again() { // then it holds for what is left of its window
 		j.judgeCap(p, of.content.payer, window, t, wrong)
@@ -241,7 +222,7 @@ func (j *Judge) capEnd(t tb.Transfer) uint64 {
 }
 
 // judgeCap compares leg 4 with the caps that were in force.
-func (j *Judge) judgeCap(p *payment, payer accountID, window int, t tb.Transfer, wrong func(format string, arguments ...any)) {
+func (j *Judge) judgeCap(p *payment, payer accountID, window int, t tb.Transfer, wrong blame) {
 	from := j.lookedFrom(t.Timestamp)
 	if !j.clockWasWrong(p.acceptedMs, t.Timestamp) && !slices.Contains(windowsBetween(from, t.Timestamp), window) {
 		wrong("it is of the %s, at %v", windowNames[window], time.Unix(0, int64(t.Timestamp)).UTC())
@@ -265,21 +246,21 @@ func (j *Judge) judgeCapEnd(p *payment, settled bool) {
 }
 
 // judgeOutflow checks a refusal with LQ12: what was held in the window left less than the payment.
-func (j *Judge) judgeOutflow(p *payment, from uint64) refusal {
-	c := p.content
+func (j *Judge) judgeOutflow(p *payment) refusal {
+	c, from := p.content, p.since()
 	if c.sameBank() {
-		return refusal{wrong: "it stays within its bank"}
+		return "it stays within its bank"
 	}
 	terms, looked := j.terms(c.payer), j.lookedFrom(from)
 	for _, window := range windowsBetween(looked, p.decidedAt) {
 		if !slices.ContainsFunc(terms.outflow[window].during(looked, p.decidedAt), func(limit outflowCap) bool { return limit.centavos > 0 }) {
 			continue
 		}
-		if r := j.judgeShortOf(allowanceOf(c.payer, window), c.centavos, from, p.decidedAt); r.unchecked || r.wrong == "" {
+		if r := j.judgeShortOf(allowanceOf(c.payer, window), p); r == "" || r == unchecked {
 			return r
 		}
 	}
-	return refusal{wrong: fmt.Sprintf("%s had no cap on outflow that %d centavos exceeded", ispbOf(c.payer), c.centavos)}
+	return unless(false, "%s had no cap on outflow that %d centavos exceeded", ispbOf(c.payer), c.centavos)
 }
 
 // unfit returns what is wrong with allowances as they are, by account.

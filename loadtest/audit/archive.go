@@ -44,33 +44,31 @@ type archivedRecord struct {
 	Code int32  `parquet:"code"`
 }
 
-// archive reads an archive row by row.
+// archive reads an archive file by file.
 type archive struct {
-	folder   fs.FS
-	segments []archivedSegment // that are not read yet
-	payments archivedFile[archivedPayment]
-	records  archivedFile[archivedRecord]
-	rows     []archived
-	to       int64             // where it ends
-	chains   map[string]string // of the last segment of each day
-	within   bool              // the transfer at hand goes on with a chain
-	covered  bool              // that chain has its row
-	back     *archived         // the row of a return whose legs come next
-	err      error
+	folder  fs.FS
+	files   []archivedFile // that are not read yet
+	rows    []archived     // of the last one that was
+	to      int64          // where it ends
+	chains  map[string]string
+	within  bool      // the transfer at hand goes on with a chain
+	covered bool      // that chain has its row
+	back    *archived // the row of a return whose legs come next
+	err     error
 }
 
-// archivedSegment is what a manifest says.
-type archivedSegment struct {
-	file     string // without folder and ending
+// archivedFile is what a manifest says of a segment, or those of a whole day together.
+type archivedFile struct {
+	name     string // without folder and ending
 	Payments int    `json:"payments"`
 	Records  int    `json:"records"`
 	To       int64  `json:"to"`
 	Day      string `json:"day"`
-	Chain    string `json:"chain"`
+	Chain    string `json:"chain"` // of the last segment
 }
 
 func openArchive(folder fs.FS) (*archive, error) {
-	a := &archive{folder: folder}
+	a := &archive{folder: folder, chains: map[string]string{}}
 	days, err := fs.Glob(folder, "manifests/day=*")
 	for _, day := range days {
 		names, wrong := fs.Glob(folder, day+"/*.json")
@@ -81,32 +79,31 @@ func openArchive(folder fs.FS) (*archive, error) {
 		for _, name := range names {
 			text, wrong := fs.ReadFile(folder, name)
 			err = cmp.Or(err, wrong)
-			first := len(a.segments)
+			file := archivedFile{name: strings.TrimSuffix(strings.TrimPrefix(name, "manifests/"), ".json")}
 			for lines := json.NewDecoder(bytes.NewReader(text)); lines.More() && err == nil; {
-				segment := archivedSegment{file: strings.TrimSuffix(strings.TrimPrefix(name, "manifests/"), ".json")}
+				var segment archivedFile
 				err = lines.Decode(&segment)
-				a.segments = append(a.segments, segment)
+				if segment.To > file.To {
+					file.To, file.Day, file.Chain = segment.To, segment.Day, segment.Chain
+				}
+				file.Payments, file.Records = file.Payments+segment.Payments, file.Records+segment.Records
 			}
-			slices.Reverse(a.segments[first:])
+			a.files, a.to, a.chains[file.Day] = append(a.files, file), file.To, file.Chain
 		}
 	}
-	if err != nil || len(a.segments) == 0 {
+	if err != nil || len(a.files) == 0 {
 		return nil, cmp.Or(err, errors.New("the archive has no segment"))
-	}
-	a.to, a.chains = a.segments[len(a.segments)-1].To, map[string]string{}
-	for _, segment := range a.segments {
-		a.chains[segment.Day] = segment.Chain
 	}
 	return a, nil
 }
 
 // next returns the next row, or nil at the end.
 func (a *archive) next() *archived {
-	for len(a.rows) == 0 && len(a.segments) > 0 && a.err == nil {
-		segment := a.segments[0]
-		a.segments = a.segments[1:]
-		payments, err := a.payments.read(a.folder, "payments/"+segment.file+".parquet", segment.Payments)
-		records, wrong := a.records.read(a.folder, "records/"+segment.file+".parquet", segment.Records)
+	for len(a.rows) == 0 && len(a.files) > 0 && a.err == nil {
+		file := a.files[0]
+		a.files = a.files[1:]
+		payments, err := archivedRows[archivedPayment](a.folder, "payments/"+file.name+".parquet", file.Payments)
+		records, wrong := archivedRows[archivedRecord](a.folder, "records/"+file.name+".parquet", file.Records)
 		a.err = cmp.Or(err, wrong)
 		for _, p := range payments {
 			if p.Status != "expired" { // no transfer says so
@@ -129,42 +126,17 @@ func (a *archive) next() *archived {
 // notImported are the codes of records that a rebuilt ledger has not: they are not compared.
 var notImported = []int32{codeMarker, codeRenewal, codeRebuilt, codeConfirmed, codeArchived, codeCapLeg}
 
-// archivedFile is a file of rows, of a segment or of all of a day.
-type archivedFile[R any] struct {
-	name string
-	file fs.File
-	rows *parquet.GenericReader[R]
-}
-
-// read reads the next rows of a file.
-func (f *archivedFile[R]) read(folder fs.FS, name string, count int) ([]R, error) {
+// archivedRows returns the rows of a file.
+func archivedRows[R any](folder fs.FS, name string, count int) (rows []R, err error) {
 	if count == 0 {
 		return nil, nil
 	}
-	if f.name != name {
-		if f.file != nil {
-			f.file.Close()
-		}
-		file, err := folder.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		info, err := file.Stat()
-		if err != nil {
-			return nil, err
-		}
-		opened, err := parquet.OpenFile(file.(io.ReaderAt), info.Size())
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		f.name, f.file, f.rows = name, file, parquet.NewGenericReader[R](opened)
+	content, err := fs.ReadFile(folder, name)
+	if err == nil {
+		rows, err = parquet.Read[R](bytes.NewReader(content), int64(len(content)))
 	}
-	rows := make([]R, count)
-	for read := 0; read < count; {
-		n, err := f.rows.Read(rows[read:])
-		if read += n; n == 0 {
-			return nil, fmt.Errorf("%s: %d rows are missing: %w", name, count-read, cmp.Or(err, io.ErrUnexpectedEOF))
-		}
+	if err != nil || len(rows) != count {
+		return nil, fmt.Errorf("%s has %d rows, its manifest says %d: %w", name, len(rows), count, cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	return rows, nil
 }
@@ -263,8 +235,7 @@ func dayOver(day uint32) time.Time {
 func (j *Judge) takeArchived(t tb.Transfer) {
 	day := uint64(t.UserData32)
 	over := dayOver(t.UserData32)
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != issuance || credit != refusals || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
+	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || !isNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
 		j.add(UnexplainedMoney, transferName(t), "the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v", day<<4|13, over)
 	}
 }
@@ -275,7 +246,7 @@ func (j *Judge) judgeArchive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = readPages(ctx, "transfers", 0, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
+	err = readPages(ctx, "transfers", &tb.QueryFilter{}, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
 		if wrong := a.see(t); wrong != "" {
 			j.add(WrongArchive, transferName(t), "%s", wrong)
 		}

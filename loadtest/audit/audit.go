@@ -173,13 +173,10 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 func youngest(ctx context.Context, client tigerbeetle.Client) (last uint64, err error) {
 	filter := tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()}
 	found, err := within(ctx, func() ([]tb.Transfer, error) { return client.QueryTransfers(filter) })
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the last transfer of the ledger: %w", err)
-	}
 	for _, t := range found {
 		last = t.Timestamp
 	}
-	return last, nil
+	return last, wrapped("cannot read the last transfer of the ledger", err)
 }
 
 // pageMax is the most objects that a query returns. Some servers return fewer.
@@ -189,7 +186,7 @@ const ledgerAnswersWithin = time.Minute
 
 // readAccounts calls take with every account of a code, or with all for code 0.
 func readAccounts(ctx context.Context, client tigerbeetle.Client, code uint16, take func(tb.Account)) error {
-	return readPages(ctx, "accounts", code, client.QueryAccounts, func(a tb.Account) uint64 { take(a); return a.Timestamp })
+	return readPages(ctx, "accounts", &tb.QueryFilter{Code: code}, client.QueryAccounts, func(a tb.Account) uint64 { take(a); return a.Timestamp })
 }
 
 // allowancesFitWithin is how long producers may take to bring allowances to their caps.
@@ -199,10 +196,10 @@ const allowancesFitWithin = 30 * time.Second
 // producers then lower what a lowered cap left. So it goes on until allowances and transfers are of
 // one instant, and all fit. Anything else that came after the audit began to read is Unquiet.
 func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge, from uint64) error {
-	filter := tb.QueryFilter{Limit: pageMax}
+	filter := tb.QueryFilter{}
 	began, before, came := time.Now(), -1, 0
 	for {
-		err := readPagesFrom(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
+		err := readPages(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
 			if t.Timestamp > from && t.Code != codeClockProbe && t.Ledger != allowanceLedger {
 				came++
 			}
@@ -230,27 +227,27 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 	}
 }
 
-// readPages reads objects in the order of their timestamps, one page a query.
-func readPages[O any](ctx context.Context, what string, code uint16, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
-	return readPagesFrom(ctx, what, &tb.QueryFilter{Code: code, Limit: pageMax}, query, take)
-}
-
-// readPagesFrom goes on where a filter begins, and moves that behind what it has read.
-func readPagesFrom[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
+// readPages reads objects in the order of their timestamps, one page a query. It moves the filter behind what it
+// has read.
+func readPages[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
+	filter.Limit = pageMax
 	for {
 		objects, err := within(ctx, func() ([]O, error) { return query(*filter) })
-		if err != nil {
-			return fmt.Errorf("cannot read the %s of the ledger: %w", what, err)
+		if err != nil || len(objects) == 0 {
+			return wrapped("cannot read the "+what+" of the ledger", err)
 		}
-		var last uint64
 		for _, object := range objects {
-			last = take(object)
+			filter.TimestampMin = take(object) + 1
 		}
-		if len(objects) == 0 {
-			return nil
-		}
-		filter.TimestampMin = last + 1
 	}
+}
+
+// wrapped says what an error is about; nil stays nil.
+func wrapped(about string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", about, err)
 }
 
 // within bounds the wait for the client.

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/hmac"
@@ -21,67 +20,64 @@ import (
 // The response of a bank names the payment only by its id. So the bank's word is about this
 // payment only if the question was.
 
-// reach says how far back a topic that keeps records for a time can be read.
-type reach struct {
-	cut    []int32             // partitions whose first records are gone
-	oldest map[int32]time.Time // of the first record that is left, by its writer's clock
-}
+// reach says how far back a topic that keeps records for a time can be read: of each partition whose first records are
+// gone the time of the first that is left, by its writer's clock; zero: none is left.
+type reach map[int32]time.Time
 
-// cutOf returns the partitions of a topic whose first records are gone.
-func cutOf(b bounds, topic string) (cut []int32) {
+// reachOf returns the partitions of a topic whose first records are gone.
+func reachOf(b bounds, topic string) reach {
+	r := reach{}
 	for partition, start := range b.starts[topic] {
 		if start.Offset > 0 {
-			cut = append(cut, partition)
+			r[partition] = time.Time{}
 		}
 	}
-	return cut
+	return r
 }
 
-func (r *reach) read(record Record) {
-	if _, known := r.oldest[record.Partition]; !known {
-		r.oldest[record.Partition] = record.Time
+func (r reach) read(record Record) {
+	if oldest, cut := r[record.Partition]; cut && oldest.IsZero() {
+		r[record.Partition] = record.Time
 	}
-}
-
-// gone takes note that retention took what is before a record while the topic was read.
-func (r *reach) gone(record Record) {
-	r.cut = append(r.cut, record.Partition)
-	r.oldest[record.Partition] = record.Time
 }
 
 // keeps reports whether records of this time must still be there.
-func (r *reach) keeps(at time.Time) bool {
-	return !slices.ContainsFunc(r.cut, func(partition int32) bool {
-		oldest, left := r.oldest[partition]
-		return !left || at.Before(oldest)
-	})
+func (r reach) keeps(at time.Time) bool {
+	for _, oldest := range r {
+		if oldest.IsZero() || at.Before(oldest) {
+			return false
+		}
+	}
+	return true
 }
 
 // readBanks reads the questions to banks and their responses, as far as the topics still keep them. Others may
 // write to these topics: what they write must not end the audit.
 func readBanks(ctx context.Context, config *Config, topics *topics, j *Judge) error {
-	read := func(topic string, begin func(cut []int32), take func(Record), reach *reach) (unread string, err error) {
+	read := func(topic string, begin func(reach), take func(Record)) (unread string, err error) {
 		bounds, err := topics.boundsOf(ctx, topic)
 		if err != nil {
 			return "", err
 		}
-		begin(cutOf(bounds, topic))
-		err = topics.readAll(ctx, topic, bounds, take, reach.gone, Unreadable)
+		left := reachOf(bounds, topic)
+		begin(left)
+		gone := func(r Record) { left[r.Partition] = r.Time } // retention took what is before it
+		err = topics.readAll(ctx, topic, bounds, take, gone, Unreadable)
 		if err != nil && ctx.Err() == nil {
 			return err.Error(), nil
 		}
 		return "", err
 	}
 	var err error
-	if j.summary.RequestsUnread, err = read(questionsTopic, j.Questions, j.Request, &j.asked.reach); err != nil {
+	if j.summary.RequestsUnread, err = read(questionsTopic, j.Questions, j.Request); err != nil {
 		return err
 	}
 	j.asked.read = j.summary.RequestsUnread == ""
 	if config.Secrets == nil {
 		return nil
 	}
-	answers := func(cut []int32) { j.Answers(config.Secrets, cut) }
-	if j.summary.AnswersUnread, err = read(answersTopic, answers, j.Answer, &j.answers.reach); j.summary.AnswersUnread != "" {
+	answers := func(left reach) { j.Answers(config.Secrets, left) }
+	if j.summary.AnswersUnread, err = read(answersTopic, answers, j.Answer); j.summary.AnswersUnread != "" {
 		j.answers.secrets = nil
 	}
 	return err
@@ -93,11 +89,8 @@ type asked struct {
 	reach
 }
 
-// Questions makes the audit want a question for each outcome that needs a bank's word. cut are
-// the partitions whose first records are gone. Call it before Request.
-func (j *Judge) Questions(cut []int32) {
-	j.asked = asked{true, reach{cut, map[int32]time.Time{}}}
-}
+// Questions makes the audit want a question for each outcome that needs a bank's word. Call it before Request.
+func (j *Judge) Questions(left reach) { j.asked = asked{true, left} }
 
 // Request takes a record of pix.authorization-requests. Those of a trial are about no payment: they are only counted.
 // One that is about a payment is judged, whatever its header says.
@@ -178,30 +171,22 @@ type Secrets map[string][][]byte
 
 // ReadSecrets reads a file of lines "ISPB secret in hex"; # begins a comment.
 func ReadSecrets(path string) (Secrets, error) {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	secrets := Secrets{}
-	lines := bufio.NewScanner(file)
-	for number := 1; lines.Scan(); number++ {
-		line, _, _ := strings.Cut(lines.Text(), "#")
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
+	for number, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := append(strings.Fields(line), "", "", "")
+		secret, err := hex.DecodeString(fields[1])
+		if fields[0] == "" {
 			continue
 		}
-		if len(fields) != 2 { // the line itself is not shown: it holds a secret
-			return nil, fmt.Errorf("%s, line %d: it must be an ISPB and a secret in hex", path, number)
-		}
-		secret, err := hex.DecodeString(fields[1])
-		if err != nil {
-			return nil, fmt.Errorf("%s, line %d: the secret is not hexadecimal", path, number)
+		if err != nil || len(secret) == 0 || fields[2] != "" { // the line itself is not shown: it holds a secret
+			return nil, fmt.Errorf("%s, line %d: it must be an ISPB and a secret in hex", path, number+1)
 		}
 		secrets[fields[0]] = append(secrets[fields[0]], secret)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
 	}
 	if len(secrets) == 0 {
 		return nil, fmt.Errorf("%s holds no secret: no response could be genuine", path)
@@ -234,10 +219,9 @@ type answers struct {
 // answersMargin is what clocks may differ by, with room.
 const answersMargin = time.Minute
 
-// Answers makes the audit check responses with these secrets. cut are the partitions whose first
-// records are gone. Call it before Answer.
-func (j *Judge) Answers(secrets Secrets, cut []int32) {
-	j.answers = answers{secrets, map[answer]struct{}{}, reach{cut, map[int32]time.Time{}}}
+// Answers makes the audit check responses with these secrets. Call it before Answer.
+func (j *Judge) Answers(secrets Secrets, left reach) {
+	j.answers = answers{secrets, map[answer]struct{}{}, left}
 }
 
 // Answer takes a record of pix.authorization-responses. Those without a seal prove nothing.
@@ -271,7 +255,10 @@ func (p *payment) byBank() bool {
 // judgeAnswer reports an outcome that needs the receiving bank's word and does not have it.
 // Only legs that were held are posted or voided for a bank; AB03 is the deadline's.
 func (j *Judge) judgeAnswer(p *payment) {
-	posted, reason := p.posted&firstLeg != 0, p.verdict
+	reason, what := p.verdict, "rejected with "+reasonText(p.verdict)
+	if p.posted&firstLeg != 0 {
+		reason, what = 0, "settled"
+	}
 	if j.answers.secrets == nil || !p.byBank() {
 		return
 	}
@@ -279,17 +266,10 @@ func (j *Judge) judgeAnswer(p *payment) {
 		j.summary.AnswersGone++
 		return
 	}
-	if posted {
-		reason = 0
-	}
 	bank := ispbOf(p.content.payee)
 	if _, said := j.answers.given[answer{p.id, bank, reason}]; said {
 		j.summary.Answered++
 		return
-	}
-	what := "settled"
-	if !posted {
-		what = "rejected with " + reasonText(reason)
 	}
 	j.add(NoAnswer, p.id.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so", what, answersTopic, bank)
 }

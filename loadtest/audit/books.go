@@ -1,8 +1,8 @@
 package audit
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -31,16 +31,16 @@ type books struct {
 	expected   map[accountID]movement // nil: not known
 	banks      map[accountID]funding  // by the bank's transit account
 	issued     money
-	population population             // of the issuance account
-	funded     map[accountID]struct{} // by the funding that the population asks for
-	marked     bool                   // the marker was read
-	drifts     map[accountID]drift    // by wrong legs that were posted
+	population population           // of the issuance account
+	funded     map[accountID]uint64 // centavos of bootstrap's fundings, by the account that they credit
+	opened     map[accountID]money  // what openings say, by books
+	marked     bool                 // the marker was read
 }
 
 func newBooks() books {
 	return books{
 		accounts: map[accountID]account{}, expected: map[accountID]movement{}, banks: map[accountID]funding{},
-		funded: map[accountID]struct{}{}, drifts: map[accountID]drift{},
+		funded: map[accountID]uint64{}, opened: map[accountID]money{},
 	}
 }
 
@@ -79,28 +79,15 @@ func (b *books) expect(debit, credit accountID, amount uint64) {
 	b.expected[credit] = to
 }
 
-// drift is how far wrong legs moved an account from where the reports put it, and the first of them.
-type drift struct {
-	movement
-	cause *Finding
-}
-
-// mislead notes what a wrong leg did in place of the right one.
-func (b *books) mislead(cause *Finding, debit, credit accountID, amount uint64, insteadOf content, leg int) {
-	move := func(id accountID, debits, credits money) {
-		d := b.drifts[id]
-		if d.cause == nil {
-			d.cause = cause
-		}
-		b.drifts[id] = drift{movement{d.debits.plus(debits), d.credits.plus(credits)}, d.cause}
+// bring adds what came to a bank from the central bank, or to its customers from it.
+func (b *books) bring(transit accountID, moved money, ofReserve bool) {
+	f := b.banks[transit]
+	if ofReserve {
+		f.reserve, b.issued = f.reserve.plus(moved), b.issued.plus(moved)
+	} else {
+		f.deposits = f.deposits.plus(moved)
 	}
-	fromRight, toRight := insteadOf.leg(leg)
-	moved, none := moneyOf(amount), money{}
-	missing := none.minus(moneyOf(insteadOf.centavos))
-	move(debit, moved, none)
-	move(credit, none, moved)
-	move(fromRight, missing, none)
-	move(toRight, none, missing)
+	b.banks[transit] = f
 }
 
 // off describes how far debits or credits are from what they must be.
@@ -124,14 +111,8 @@ func (j *Judge) judgeAccounts() {
 		if account.posted == want {
 			continue
 		}
-		detail := fmt.Sprintf("debits %v (%s), credits %v centavos (%s), by funding, acts and reports",
+		j.add(WrongBalance, nameOf(id), "debits %v (%s), credits %v centavos (%s), by funding, acts and reports",
 			account.posted.debits, off(account.posted.debits, want.debits), account.posted.credits, off(account.posted.credits, want.credits))
-		d := j.books.drifts[id]
-		if d.cause != nil && account.posted.debits.minus(want.debits) == d.debits && account.posted.credits.minus(want.credits) == d.credits {
-			d.cause.effect("balance of %s: %s", nameOf(id), detail)
-			continue
-		}
-		j.add(WrongBalance, nameOf(id), "%s", detail)
 	}
 	for id, want := range j.books.expected {
 		if _, known := j.books.accounts[id]; !known {
@@ -141,80 +122,44 @@ func (j *Judge) judgeAccounts() {
 	j.judgeLaws()
 }
 
-// judgeLaws checks the laws of money in the ledger, whatever the reports say. A law that holds but
-// for wrong legs is an effect of these.
+// judgeLaws checks the laws of money in the ledger, whatever the reports say. Of one look-up at balances, which
+// shows no customer and no funding, it checks those that need none.
 func (j *Judge) judgeLaws() {
-	var causes *Finding
-	driftOf := func(id accountID) money {
-		d := j.books.drifts[id]
-		if causes == nil && d.cause != nil {
-			causes = d.cause
+	balance := func(id accountID) money { return j.books.accounts[id].posted.balance() }
+	law := func(subject, name string, left, right money) {
+		if left != right {
+			j.add(BrokenLaw, subject, "%s: %v is not %v centavos", name, left, right)
 		}
-		return d.balance()
 	}
-	is := j.lawsOf(func(id accountID) money { return j.books.accounts[id].posted.balance() })
-	without := j.lawsOf(func(id accountID) money { return j.books.accounts[id].posted.balance().minus(driftOf(id)) })
-	for i, l := range is {
-		if l.left == l.right {
-			continue
-		}
-		detail := fmt.Sprintf("%s: %v is not %v centavos", l.name, l.left, l.right)
-		if causes != nil && without[i].left == without[i].right {
-			causes.effect("law of %s: %s", l.subject, detail)
-			continue
-		}
-		j.add(BrokenLaw, l.subject, "%s", detail)
-	}
-}
-
-// law is an equation that must hold.
-type law struct {
-	subject, name string
-	left, right   money
-}
-
-// lawsOf returns the laws with their two sides, always in the same order. Of one look-up at balances, which
-// shows no customer and no funding, it returns those that need none.
-func (j *Judge) lawsOf(balance func(accountID) money) (laws []law) {
 	customers := map[accountID]money{} // by transit account
-	var banks []accountID
-	bank := func(transit accountID) accountID {
-		if _, known := customers[transit]; !known {
-			customers[transit] = money{}
-			banks = append(banks, transit)
-		}
-		return transit
-	}
 	var reserves money
 	for id := range j.books.accounts {
+		bank := transitOf(id)
 		switch kindOf(id) {
 		case kindCustomer:
-			transit := bank(transitOf(id))
-			customers[transit] = customers[transit].plus(balance(id))
+			customers[bank] = customers[bank].plus(balance(id))
 		case kindReserve:
 			reserves = reserves.plus(balance(id))
-			bank(transitOf(id)) // a bank without customers counts, too
+			customers[bank] = customers[bank].plus(money{}) // a bank without customers counts, too
 		case kindTransit, kindBooks:
-			bank(transitOf(id))
+			customers[bank] = customers[bank].plus(money{})
 		}
 	}
-	slices.SortFunc(banks, func(x, y accountID) int { return cmp.Or(cmp.Compare(x.high, y.high), cmp.Compare(x.low, y.low)) })
-	for _, transit := range banks {
+	for _, transit := range slices.SortedFunc(maps.Keys(customers), number128.compare) {
 		f := j.books.banks[transit]
 		own := balance(reserveOf(transit)).plus(balance(transit))
 		if j.whole {
-			laws = append(laws,
-				law{nameOf(transit), "reserve + transit = funding − deposits", own, f.reserve.minus(f.deposits)},
-				law{nameOf(transit), "transit + its customers = 0", balance(transit).plus(customers[transit]), money{}})
+			law(nameOf(transit), "reserve + transit = funding − deposits", own, f.reserve.minus(f.deposits))
+			law(nameOf(transit), "transit + its customers = 0", balance(transit).plus(customers[transit]), money{})
 		}
 		if _, known := j.books.accounts[booksOf(transit)]; known {
-			laws = append(laws, law{nameOf(transit), "reserve + transit = books", own, balance(booksOf(transit))})
+			law(nameOf(transit), "reserve + transit = books", own, balance(booksOf(transit)))
 		}
 	}
 	if j.whole {
-		laws = append(laws, law{"all banks", "sum of the reserves = sum of their funding", reserves, j.books.issued})
+		law("all banks", "sum of the reserves = sum of their funding", reserves, j.books.issued)
 	}
-	return append(laws, law{"issuance", "issuance = −sum of the reserves", balance(issuance), money{}.minus(reserves)})
+	law("issuance", "issuance = −sum of the reserves", balance(issuance), money{}.minus(reserves))
 }
 
 // IssuanceID returns the id of the account that all money comes from.
@@ -303,35 +248,6 @@ func (p population) funding(i uint64) (credit accountID, amount uint64) {
 	return credit, amount
 }
 
-// fundingOf returns the amount with which the population's bootstrap funded an account. It
-// returns false if it did not fund it.
-func (p population) fundingOf(credit accountID) (amount uint64, funded bool) {
-	bank, known := p.bank(credit)
-	if !known {
-		return 0, false
-	}
-	i := bank
-	if kindOf(credit) == kindCustomer {
-		switch branch := branchOf(credit); {
-		case branch == richBranch && credit.low == 1:
-			i += p.banks
-		case branch == ordinaryBranch && credit.low > 0 && credit.low <= p.customers:
-			i = 2*p.banks + (credit.low-1)*p.banks + bank
-		}
-	}
-	if i >= p.fundings() {
-		return 0, false
-	}
-	want, amount := p.funding(i)
-	return amount, want == credit
-}
-
-// bank returns the number of the bank of an account, from 0.
-func (p population) bank(of accountID) (number uint64, known bool) {
-	ispb, err := strconv.ParseUint(ispbOf(of), 10, 64)
-	return ispb - firstBank, err == nil && ispb >= firstBank && ispb-firstBank < p.banks
-}
-
 // opening returns what the fundings bring to the reserve and the transit account of a bank together.
 func (p population) opening(bank uint64) money {
 	customers := p.customers / p.banks
@@ -347,48 +263,26 @@ func (p population) opening(bank uint64) money {
 func (j *Judge) takeFunding(t tb.Transfer) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	amount, ok := centavos(t.Amount)
-	if !ok || t.Flags&^linkedFlag != 0 {
-		j.add(UnexplainedMoney, transferName(t), "funding of %s centavos with the flags %#x", decimal(t.Amount), t.Flags)
+	ofReserve := debit == issuance && kindOf(credit) == kindReserve
+	if !ok || t.Flags&^linkedFlag != 0 || !ofReserve && (kindOf(credit) != kindCustomer || debit != transitOf(credit)) {
+		j.add(UnexplainedMoney, transferName(t), "funding of %s", movedBy(t))
 		return
 	}
-	switch {
-	case debit == issuance && kindOf(credit) == kindReserve:
-		bank := transitOf(credit)
-		f := j.books.banks[bank]
-		f.reserve = f.reserve.plus(moneyOf(amount))
-		j.books.banks[bank] = f
-		j.books.issued = j.books.issued.plus(moneyOf(amount))
-	case kindOf(credit) == kindCustomer && debit == transitOf(credit):
-		f := j.books.banks[debit]
-		f.deposits = f.deposits.plus(moneyOf(amount))
-		j.books.banks[debit] = f
-	default:
-		j.add(UnexplainedMoney, transferName(t), "funding from %s to %s", nameOf(debit), nameOf(credit))
-		return
-	}
+	j.books.bring(transitOf(credit), moneyOf(amount), ofReserve)
 	// It counts also if it is wrong: one forged funding is one finding, not one more for each
 	// account that it touched.
 	j.books.expect(debit, credit, amount)
-	want, funded := j.books.population.fundingOf(credit)
-	if funded && fromTigerBeetle(t.ID) == credit {
-		j.books.funded[credit] = struct{}{}
-	}
-	switch {
-	case !funded:
-		j.add(WrongFunding, transferName(t), "%d centavos from %s to %s, but bootstrap did not fund this account: %v", amount, nameOf(debit), nameOf(credit), j.books.population)
-	case fromTigerBeetle(t.ID) != credit:
+	if _, again := j.books.funded[credit]; again || fromTigerBeetle(t.ID) != credit {
 		j.add(WrongFunding, transferName(t), "%d centavos from %s to %s, but the account's one funding has the account's id", amount, nameOf(debit), nameOf(credit))
-	case amount != want:
-		j.add(WrongFunding, transferName(t), "%d centavos from %s to %s, but bootstrap funded the account with %d: %v", amount, nameOf(debit), nameOf(credit), want, j.books.population)
+		return
 	}
+	j.books.funded[credit] = amount
 }
 
 // takeMarker takes bootstrap's last transfer.
 func (j *Judge) takeMarker(t tb.Transfer) {
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if fromTigerBeetle(t.ID) != markerID || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != issuance || credit != refusals {
-		j.add(WrongFunding, transferName(t), "a marker of %s centavos with the flags %#x from %s to %s; the one marker has the id 15 and moves none from issuance to refusals",
-			decimal(t.Amount), t.Flags, nameOf(debit), nameOf(credit))
+	if fromTigerBeetle(t.ID) != markerID || !isNote(t) {
+		j.add(WrongFunding, transferName(t), "a marker of %s; the one marker has the id 15 and moves none from issuance to refusals", movedBy(t))
 		return
 	}
 	j.books.marked = true
@@ -397,25 +291,48 @@ func (j *Judge) takeMarker(t tb.Transfer) {
 	}
 }
 
-// judgeFundings finds the fundings that are not in the ledger. Each one that is was compared
-// as it came.
+// judgeFundings compares the fundings and the openings in the ledger with those of the population.
 func (j *Judge) judgeFundings() {
-	if _, opened := j.books.accounts[issuance]; !opened && !j.books.marked {
-		return // bootstrap has not begun: takeFunding finds every funding
-	}
-	if !j.books.marked {
+	b := &j.books
+	if j.exists(issuance) && !b.marked {
 		j.add(WrongFunding, "marker", "it is not in the ledger: bootstrap has not finished")
 	}
-	// A forged population may be huge, so the loop ends at the last one that is missing, and
-	// names only the first.
-	missing := j.books.population.fundings() - uint64(len(j.books.funded))
-	for i := uint64(0); missing > 0; i++ {
-		credit, amount := j.books.population.funding(i)
-		if _, found := j.books.funded[credit]; found {
-			continue
+	wrong := func(id accountID, format string, arguments ...any) {
+		j.add(WrongFunding, transferName(tb.Transfer{ID: id.toTigerBeetle()}), "%s: %v", fmt.Sprintf(format, arguments...), b.population)
+	}
+	// A forged population may be huge, so each loop ends at the first one that is missing.
+	for i := range b.population.fundings() {
+		credit, want := b.population.funding(i)
+		amount, found := b.funded[credit]
+		if delete(b.funded, credit); !found {
+			wrong(credit, "the funding of %s with %d centavos is missing", nameOf(credit), want)
+			clear(b.funded) // what is not compared is not blamed
+			break
 		}
-		j.add(WrongFunding, fmt.Sprintf("transfer %016x%016x", credit.high, credit.low), "the funding of %s with %d centavos is missing, and %d others are: %v", nameOf(credit), amount, missing-1, j.books.population)
-		return
+		if amount != want {
+			wrong(credit, "%s was funded with %d centavos, it must be %d", nameOf(credit), amount, want)
+		}
+	}
+	for bank := range b.population.banks {
+		reserve, _ := b.population.funding(bank)
+		books, want := booksOf(reserve), b.population.opening(bank)
+		says, found := b.opened[books]
+		if delete(b.opened, books); !found {
+			if j.exists(register) { // else it is a ledger from before the register
+				wrong(books, "the opening of %s is missing", nameOf(books))
+			}
+			clear(b.opened)
+			break
+		}
+		if says != want {
+			wrong(books, "the opening of %s says %v centavos, it must say %v", nameOf(books), says, want)
+		}
+	}
+	for id := range b.funded {
+		wrong(id, "bootstrap did not fund %s", nameOf(id))
+	}
+	for id := range b.opened {
+		wrong(id, "bootstrap did not open %s", nameOf(id))
 	}
 }
 

@@ -19,16 +19,11 @@ import (
 const clockSkewMax = 2 * time.Second
 
 // tooLateReason is of an order that was too old to end in time when the engine saw it. The engine
-// must not refuse one that is younger than half of the deadline. After the deadline it says AB03,
-// but of an order that came before it and that younger ones have overtaken.
+// must not refuse one that is younger than half of the deadline.
 const tooLateReason = "LQ10"
 
-// tooLateMax is how long after the deadline a receipt may be written that was decided before it: a
-// ledger that is away takes it when it is back.
-const tooLateMax = 5 * time.Minute
-
 // judgeAge returns what is wrong with LQ10 as the reason of a verdict, or nothing.
-func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong func(format string, arguments ...any)) {
+func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong blame) {
 	if reasonText(verdict.UserData32) != tooLateReason || j.clockWasWrong(acceptedMs, verdict.Timestamp) {
 		return
 	}
@@ -39,7 +34,7 @@ func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong func(forma
 }
 
 // judgeHold checks when the ledger itself ends a hold: after the deadline, and not much later.
-func (j *Judge) judgeHold(t tb.Transfer, wrong func(format string, arguments ...any)) {
+func (j *Judge) judgeHold(t tb.Transfer, wrong blame) {
 	timeout := time.Duration(t.Timeout) * time.Second
 	if least := j.shortest(math.MaxInt64, t.Timestamp) + holdBeyondDeadline; timeout < least || timeout > j.config.HoldMax {
 		wrong("the ledger ends it after %v, it must be %v to %v", timeout, least, j.config.HoldMax)
@@ -87,7 +82,7 @@ const (
 
 // judgeDeadlines reports payments that were rejected before their deadline, and held after it.
 func (j *Judge) judgeDeadlines() {
-	var late, overtaken []*payment
+	var late []*payment
 	waited, onTime := 0, 0
 	for _, e := range j.all {
 		if e.decidedAt == 0 || e.again || j.clockWasWrong(e.acceptedMs, e.decidedAt) {
@@ -97,14 +92,6 @@ func (j *Judge) judgeDeadlines() {
 		if e.verdict == silent {
 			if earliest := due(min(e.acceptedMs, e.sentMs), j.shortest(min(e.acceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(clockSkewMax) {
 				j.add(WrongDeadline, e.id.String(), "rejected with %s %v before its deadline", reasonText(silent), time.Duration(earliest-int64(e.decidedAt)))
-			}
-		}
-		if reasonText(e.verdict) == tooLateReason && int64(e.decidedAt) > latest+int64(tooLateMax) {
-			// A copy may bear another acceptance, and have come before the deadline from there.
-			if late := time.Duration(e.sentMs-e.acceptedMs) * time.Millisecond; e.copies == 1 && late >= j.config.Deadline {
-				j.add(WrongReason, e.id.String(), "%v is refused with %s, although it came %v after its acceptance", e.first, tooLateReason, late)
-			} else {
-				overtaken = append(overtaken, e)
 			}
 		}
 		if e.heldAt == 0 {
@@ -125,41 +112,6 @@ func (j *Judge) judgeDeadlines() {
 		j.add(WrongDeadline, "all payments", "%d waited for their deadline (%v), and every one ended more than %v after it", waited, j.config.Deadline, lateAfter)
 	}
 	j.judgeStanding(late)
-	j.judgeOvertaken(overtaken)
-}
-
-// judgeOvertaken reports orders that were too late for no reason: long after the deadline that is
-// said only of an order that another one behind it in its partition has overtaken.
-func (j *Judge) judgeOvertaken(late []*payment) {
-	if len(late) == 0 {
-		return
-	}
-	isLate := map[endToEndID]bool{}
-	for _, e := range late {
-		isLate[e.id] = true
-	}
-	for _, all := range j.decided() {
-		for highest, i := int64(-1), 0; i < len(all); i++ {
-			if e := all[i]; highest < e.first.offset && isLate[e.id] {
-				j.add(WrongReason, e.id.String(), "%v is refused with %s %v after its deadline, although none behind it was decided before", e.first, tooLateReason, time.Duration(int64(e.decidedAt)-due(e.acceptedMs, j.config.Deadline)))
-			}
-			highest = max(highest, all[i].first.offset)
-		}
-	}
-}
-
-// decided returns what has a verdict, of each partition in the order of the verdicts.
-func (j *Judge) decided() map[int32][]*payment {
-	byPartition := map[int32][]*payment{}
-	for _, e := range j.all {
-		if e.decidedAt != 0 {
-			byPartition[e.first.partition] = append(byPartition[e.first.partition], e)
-		}
-	}
-	for _, all := range byPartition {
-		slices.SortFunc(all, func(x, y *payment) int { return cmp.Compare(x.decidedAt, y.decidedAt) })
-	}
-	return byPartition
 }
 
 // judgeStanding reports payments that were held past their deadline while their engine decided
@@ -169,7 +121,15 @@ func (j *Judge) judgeStanding(late []*payment) {
 	if len(late) == 0 {
 		return
 	}
-	byPartition := j.decided()
+	byPartition := map[int32][]*payment{}
+	for _, e := range j.all {
+		if e.decidedAt != 0 {
+			byPartition[e.first.partition] = append(byPartition[e.first.partition], e)
+		}
+	}
+	for _, all := range byPartition {
+		slices.SortFunc(all, func(x, y *payment) int { return cmp.Compare(x.decidedAt, y.decidedAt) })
+	}
 	for _, e := range late {
 		all := byPartition[e.first.partition]
 		from := uint64(max(due(e.acceptedMs, j.config.Deadline), int64(e.heldAt)) + int64(standingAfter))

@@ -3,55 +3,9 @@ package audit
 import (
 	"testing"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 )
-
-// Each fault is one finding, which names the transfer: money in the wrong place must not
-// hide behind what follows from it.
-func TestEveryFundingFollowsFromTheMarker(t *testing.T) {
-	funding := func(h *history, credit accountID) *tb.Transfer { return h.find(credit) }
-	last := func(h *history) string { return transferName(h.transfers[len(h.transfers)-1]) }
-	of := func(id accountID) func(*history) string {
-		return func(*history) string { return transferName(tb.Transfer{ID: id.toTigerBeetle()}) }
-	}
-	for _, fault := range []struct {
-		name    string
-		spoil   func(*history)
-		subject func(*history) string
-	}{
-		{"a second funding of a reserve", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 500) }, last},
-		{"a second deposit of a customer", func(h *history) { h.move(codeFunding, transitOf(idOf(alice)), idOf(alice), 500) }, last},
-		{"a second funding with the right amount", func(h *history) { h.move(codeFunding, transitOf(idOf(alice)), idOf(alice), depositCentavos) }, last},
-		{"a deposit of a customer outside the population", func(h *history) { h.fund(transitOf(idOf(bruno)), idOf(bruno), depositCentavos) }, last},
-		{"a funding of nothing", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 0) }, last},
-		{"a deposit of one centavo more", func(h *history) {
-			funding(h, idOf(alice)).Amount = tb.ToUint128(depositCentavos + 1)
-			h.add(idOf(alice), 0, 1)
-			h.add(transitOf(idOf(alice)), 1, 0)
-		}, of(idOf(alice))},
-		{"a second marker", func(h *history) { h.move(codeMarker, issuance, refusals, 0) }, last},
-		{"a marker of another population", func(h *history) { h.find(markerID).UserData64++ }, of(markerID)},
-		{"no marker", func(h *history) { h.drop(markerID) }, func(*history) string { return "marker" }},
-		{"a deposit is missing", func(h *history) {
-			h.drop(idOf(elisa))
-			h.add(idOf(elisa), 0, -2*reserveCentavos)
-			h.add(transitOf(idOf(elisa)), -2*reserveCentavos, 0)
-		}, of(idOf(elisa))},
-	} {
-		t.Run(fault.name, func(t *testing.T) {
-			h := clean(t)
-			fault.spoil(h)
-			verdict := h.audit()
-			if len(verdict.Findings) != 1 || verdict.Findings[0].Kind != WrongFunding || verdict.Findings[0].Subject != fault.subject(h) {
-				t.Fatalf("found are %+v; there must be one, %q about %s", verdict.Findings, WrongFunding, fault.subject(h))
-			}
-		})
-	}
-}
 
 // A forged population must not stop the audit, whatever is in it.
 func TestForgedPopulationIsJudged(t *testing.T) {
@@ -76,15 +30,18 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 			t.Fatal("the ids of the marker differ")
 		}
 		ours := populationIn(marker.Transfer().UserData128, marker.Transfer().UserData64)
-		funded := 0
+		funded := map[accountID]uint64{}
+		for i := range ours.fundings() {
+			credit, amount := ours.funding(i)
+			funded[credit] = amount
+		}
+		expected := 0
 		expect := func(credit ledger.AccountID, centavos uint64) {
-			t.Helper()
-			amount, found := ours.fundingOf(fromTigerBeetle(credit))
-			if !found && centavos > 0 || found && amount != centavos {
-				t.Fatalf("%s: %d centavos, %v; theirs are %d", ledger.AccountName(credit), amount, found, centavos)
+			if centavos > 0 {
+				expected++
 			}
-			if found {
-				funded++
+			if amount := funded[fromTigerBeetle(credit)]; amount != centavos {
+				t.Fatalf("%s: %d centavos; theirs are %d", ledger.AccountName(credit), amount, centavos)
 			}
 		}
 		for bank := range theirs.Banks {
@@ -97,23 +54,8 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 		for i := range theirs.Customers {
 			expect(ledger.CustomerAccount(theirs.Customer(i)), theirs.DepositCentavos)
 		}
-		if uint64(funded) != ours.fundings() {
-			t.Fatalf("%d of %d fundings", funded, ours.fundings())
-		}
-		for i := range ours.fundings() {
-			credit, amount := ours.funding(i)
-			if back, found := ours.fundingOf(credit); !found || back != amount {
-				t.Fatalf("funding %d: %s", i, nameOf(credit))
-			}
-		}
-		for _, stranger := range []pix.Account{
-			theirs.Customer(theirs.Customers), {ISPB: theirs.Bank(theirs.Banks), Branch: "0001", Number: "1"},
-			{ISPB: theirs.Bank(0), Branch: "9010", Number: "2"}, {ISPB: theirs.Bank(0), Branch: "9001", Number: "1"},
-			{ISPB: "ZZZZZZZZ", Branch: "0001", Number: "1"}, {ISPB: theirs.Bank(0), Branch: "0001", Number: "73786976294838206465"}, // 2^66 + 1
-		} {
-			if _, found := ours.fundingOf(idOf(stranger)); found {
-				t.Errorf("%v is said to be funded", stranger)
-			}
+		if len(funded) != expected || uint64(expected) != ours.fundings() {
+			t.Fatalf("%d of %d fundings", len(funded), expected)
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package audit
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/big"
 	"math/bits"
+	"strconv"
+	"strings"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -30,6 +32,10 @@ func (n number128) toTigerBeetle() tb.Uint128 {
 	return tb.BytesToUint128(b)
 }
 
+func (n number128) compare(m number128) int {
+	return cmp.Or(cmp.Compare(n.high, m.high), cmp.Compare(n.low, m.low))
+}
+
 // endToEndID is "E", ISPB (8), yyyyMMddHHmm (12) and 11 characters.
 type endToEndID [32]byte
 
@@ -41,7 +47,7 @@ const minutesMax = 1<<26 - 1
 
 // parseAnyID reads the id of a payment or of a return.
 func parseAnyID(text string) (id endToEndID, minutes uint64, err error) {
-	if text != "" && text[0] == 'D' {
+	if strings.HasPrefix(text, "D") {
 		return parseIDOf('D', text)
 	}
 	return parseIDOf('E', text)
@@ -64,10 +70,8 @@ func parseIDOf(letter byte, text string) (id endToEndID, minutes uint64, err err
 	if minutes > minutesMax {
 		return id, 0, fmt.Errorf("EndToEndId %q is too far in the future", text)
 	}
-	for _, c := range []byte(text[21:]) {
-		if _, ok := digitOf(c, base62); !ok {
-			return id, 0, fmt.Errorf("EndToEndId %q has a character other than 0-9, A-Z, a-z", text)
-		}
+	if strings.Trim(text[21:], base62) != "" {
+		return id, 0, fmt.Errorf("EndToEndId %q has a character other than 0-9, A-Z, a-z", text)
 	}
 	copy(id[:], text)
 	return id, minutes, nil
@@ -78,28 +82,23 @@ const (
 	base62 = base36 + "abcdefghijklmnopqrstuvwxyz"
 )
 
-func digitOf(c byte, alphabet string) (uint64, bool) {
-	for i := range len(alphabet) {
-		if alphabet[i] == c {
-			return uint64(i), true
-		}
-	}
-	return 0, false
-}
-
+// packISPB reads 8 digits to the base of 36.
 func packISPB(text string) (uint64, error) {
 	if len(text) != 8 {
 		return 0, fmt.Errorf("ISPB %.64q has not 8 characters", text)
 	}
-	var packed uint64
-	for _, c := range []byte(text) {
-		digit, ok := digitOf(c, base36)
-		if !ok {
-			return 0, fmt.Errorf("ISPB %q has a character other than 0-9, A-Z", text)
-		}
-		packed = packed*36 + digit
+	if strings.Trim(text, base36) != "" {
+		return 0, fmt.Errorf("ISPB %q has a character other than 0-9, A-Z", text)
 	}
-	return packed, nil
+	return packed(text, base36), nil
+}
+
+// packed reads digits of an alphabet.
+func packed(text, alphabet string) (number uint64) {
+	for _, c := range []byte(text) {
+		number = number*uint64(len(alphabet)) + uint64(strings.IndexByte(alphabet, c))
+	}
+	return number
 }
 
 // paymentKey is the id of a payment's transfers with role 0: minutes (26 bits), the first 5
@@ -109,11 +108,7 @@ func paymentKey(id endToEndID, minutes uint64) number128 {
 }
 
 func keyWith(id endToEndID, minutes uint64, hash [sha256.Size]byte) number128 {
-	var suffix uint64
-	for _, c := range id[21:26] {
-		digit, _ := digitOf(c, base62)
-		suffix = suffix*62 + digit
-	}
+	suffix := packed(string(id[21:26]), base62)
 	return number128{
 		high: minutes<<38 | suffix<<8 | uint64(hash[0]),
 		low:  binary.BigEndian.Uint64(hash[1:9]) &^ 15,
@@ -158,15 +153,16 @@ const (
 	allowanceLedger = 2
 )
 
-// chart says for each kind of account its ledger, and whether it may not be overdrawn.
+// chart says for each kind of account its ledger, whether it may not be overdrawn, and its name.
 var chart = map[int]struct {
 	ledger  uint32
 	guarded bool
+	name    string
 }{
-	kindIssuance: {ledgerNumber, false}, kindReserve: {ledgerNumber, true}, kindTransit: {ledgerNumber, false},
-	kindCustomer: {ledgerNumber, true}, kindRefusals: {ledgerNumber, false},
-	kindRegister: {booksLedger, false}, kindBooks: {booksLedger, false},
-	kindAllowanceSource: {allowanceLedger, false}, kindAllowance: {allowanceLedger, true},
+	kindIssuance: {ledgerNumber, false, "issuance"}, kindReserve: {ledgerNumber, true, "reserve of "}, kindTransit: {ledgerNumber, false, "transit of "},
+	kindCustomer: {ledgerNumber, true, ""}, kindRefusals: {ledgerNumber, false, "refusals"},
+	kindRegister: {booksLedger, false, "register"}, kindBooks: {booksLedger, false, "books of "},
+	kindAllowanceSource: {allowanceLedger, false, "source of allowances"}, kindAllowance: {allowanceLedger, true, "allowance of "},
 }
 
 const (
@@ -208,53 +204,32 @@ func allowanceOf(id accountID, night int) accountID {
 
 // customerAccount checks the parts of an account's name and returns its id.
 func customerAccount(ispb, branch, number string) (accountID, error) {
-	packed, err := packISPB(ispb)
+	bank, err := packISPB(ispb)
 	if err != nil {
 		return accountID{}, err
 	}
-	if len(branch) != 4 {
-		return accountID{}, fmt.Errorf("branch %.64q has not 4 digits", branch)
+	const digits = "0123456789"
+	if len(branch) != 4 || strings.Trim(branch, digits) != "" {
+		return accountID{}, fmt.Errorf("branch %.64q is not 4 digits", branch)
 	}
-	var branchNumber uint64
-	for _, c := range []byte(branch) {
-		if c < '0' || c > '9' {
-			return accountID{}, fmt.Errorf("branch %q has a character that is not a digit", branch)
-		}
-		branchNumber = branchNumber*10 + uint64(c-'0')
+	if len(number) < 1 || len(number) > 20 || number[0] == '0' || strings.Trim(number, digits) != "" {
+		return accountID{}, fmt.Errorf("account number %.64q is not 1 to 20 digits without leading zeros", number)
 	}
-	if len(number) < 1 || len(number) > 20 || number[0] == '0' {
-		return accountID{}, fmt.Errorf("account number %.64q has not 1 to 20 digits without leading zeros", number)
-	}
-	var high, low uint64 // below 10^20, which fits 67 bits
-	for _, c := range []byte(number) {
-		if c < '0' || c > '9' {
-			return accountID{}, fmt.Errorf("account number %q has a character that is not a digit", number)
-		}
-		carry, product := bits.Mul64(low, 10)
-		sum, overflow := bits.Add64(product, uint64(c-'0'), 0)
-		high, low = high*10+carry+overflow, sum
-	}
-	return accountID{high: kindCustomer<<kindShift | packed<<ispbShift | branchNumber<<branchShift | high, low: low}, nil
+	last := max(0, len(number)-10) // below 10^20, which fits 67 bits
+	high, low := bits.Mul64(packed(number[:last], digits), 1e10)
+	low, carry := bits.Add64(low, packed(number[last:], digits), 0)
+	return accountID{high: kindCustomer<<kindShift | bank<<ispbShift | packed(branch, digits)<<branchShift | high + carry, low: low}, nil
 }
 
 // bankNamed returns an account of the bank that an id names. The id was parsed.
 func bankNamed(id endToEndID) accountID {
-	packed, err := packISPB(string(id[1:9]))
-	if err != nil {
-		panic(err)
-	}
-	return accountID{high: kindCustomer<<kindShift | packed<<ispbShift}
+	return accountID{high: kindCustomer<<kindShift | packed(string(id[1:9]), base36)<<ispbShift}
 }
 
 // ispbOf returns the ISPB in an account's id.
 func ispbOf(id accountID) string {
-	packed := id.high & ispbMask >> ispbShift
-	var ispb [8]byte
-	for i := len(ispb) - 1; i >= 0; i-- {
-		ispb[i] = base36[packed%36]
-		packed /= 36
-	}
-	return string(ispb[:])
+	text := "0000000" + strings.ToUpper(strconv.FormatUint(id.high&ispbMask>>ispbShift, 36))
+	return text[len(text)-8:]
 }
 
 // branchOf returns the branch in a customer account's id.
@@ -264,24 +239,10 @@ var windowNames = [...]string{"day", "night"}
 
 // nameOf names an account, for people.
 func nameOf(id accountID) string {
-	ispb := ispbOf(id)
+	ispb, known := ispbOf(id), chart[kindOf(id)]
 	switch kindOf(id) {
-	case kindIssuance:
-		return "issuance"
-	case kindRefusals:
-		return "refusals"
-	case kindRegister:
-		return "register"
-	case kindAllowanceSource:
-		return "source of allowances"
-	case kindBooks:
-		return "books of " + ispb
 	case kindAllowance:
-		return fmt.Sprintf("allowance of %s, %s", ispb, windowNames[id.high>>branchShift&1])
-	case kindReserve:
-		return "reserve of " + ispb
-	case kindTransit:
-		return "transit of " + ispb
+		return known.name + ispb + ", " + windowNames[id.high>>branchShift&1]
 	case kindCustomer:
 		upper, lower := bits.Div64(id.high&7, id.low, 1e10) // below 10^20, so two halves of 10 digits
 		number := fmt.Sprint(lower)
@@ -290,10 +251,11 @@ func nameOf(id accountID) string {
 		}
 		return fmt.Sprintf("%s/%s/%s", ispb, branchOf(id), number)
 	}
-	return fmt.Sprintf("account %016x%016x", id.high, id.low)
+	if strings.HasSuffix(known.name, " of ") {
+		return known.name + ispb
+	}
+	return cmp.Or(known.name, fmt.Sprintf("account %016x%016x", id.high, id.low))
 }
-
-var errEmpty = errors.New("it is missing")
 
 func centavos(amount tb.Uint128) (uint64, bool) {
 	n := fromTigerBeetle(amount)
@@ -347,31 +309,14 @@ func (m money) times(n uint64) money {
 	return money{high + m.high*n, low}
 }
 
-func (m money) negative() bool { return int64(m.high) < 0 }
-
 // less reports whether a balance is below another one.
 func (m money) less(n money) bool {
-	if m.high != n.high {
-		return int64(m.high) < int64(n.high)
-	}
-	return m.low < n.low
-}
-
-// size returns a balance without its sign.
-func (m money) size() money {
-	if m.negative() {
-		return money{}.minus(m)
-	}
-	return m
+	return cmp.Or(cmp.Compare(int64(m.high), int64(n.high)), cmp.Compare(m.low, n.low)) < 0
 }
 
 func (m money) String() string {
-	value := new(big.Int).SetUint64(m.size().high)
-	value.Add(value.Lsh(value, 64), new(big.Int).SetUint64(m.size().low))
-	if m.negative() {
-		value.Neg(value)
-	}
-	return value.String()
+	value := big.NewInt(int64(m.high))
+	return value.Lsh(value, 64).Add(value, new(big.Int).SetUint64(m.low)).String()
 }
 
 // MarshalJSON writes a number.
@@ -383,10 +328,7 @@ func (m *money) UnmarshalJSON(text []byte) error {
 	if err := value.UnmarshalJSON(text); err != nil {
 		return err
 	}
-	size := new(big.Int).Abs(&value)
-	*m = money{new(big.Int).Rsh(size, 64).Uint64(), new(big.Int).And(size, new(big.Int).SetUint64(1<<64-1)).Uint64()}
-	if value.Sign() < 0 {
-		*m = money{}.minus(*m)
-	}
+	low := new(big.Int).And(&value, new(big.Int).SetUint64(1<<64-1))
+	*m = money{uint64(value.Rsh(&value, 64).Int64()), low.Uint64()}
 	return nil
 }

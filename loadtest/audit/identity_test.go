@@ -3,6 +3,7 @@ package audit
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -94,8 +95,10 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 			}
 		}
 	}
+	back := encode(t, &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{ReturnId: id, OriginalEndToEndId: good.EndToEndId, AmountCentavos: 5,
+		ReasonCode: pix.ReturnReasons[0].String(), AcceptedAtUnixMs: at.UnixMilli()}})
 	for i := range 200_000 {
-		value := append([]byte(nil), valid...)
+		value := slices.Clone([][]byte{valid, back}[i%2])
 		for range 1 + random.IntN(3) {
 			value[random.IntN(len(value))] = byte(random.Uint32())
 		}

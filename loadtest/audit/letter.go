@@ -53,9 +53,7 @@ type sent struct {
 // DeadLetter takes a record of pix.dead-letters.
 func (j *Judge) DeadLetter(r Record) {
 	var message pixv1.DeadLetter
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongDeadLetter, "dead letter "+r.String(), format, arguments...)
-	}
+	wrong := j.blame(WrongDeadLetter, "dead letter "+r.String(), "")
 	if err := proto.Unmarshal(r.Value, &message); err != nil {
 		wrong("undecodable: %v", err)
 		return
@@ -170,7 +168,7 @@ func (j *Judge) judgeText(at coordinates, letter *pixv1.DeadLetter) {
 }
 
 // judgeForged checks the dead letter of a response without its bank's seal.
-func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong func(format string, arguments ...any)) {
+func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong blame) {
 	var response pixv1.AuthorizationResponse
 	err := proto.Unmarshal(letter.Payload, &response)
 	if letter.ReasonCode != codeMalformed || err == nil && !names(letter.Reason, "seal", response.EndToEndId) {

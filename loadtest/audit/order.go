@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -69,77 +70,45 @@ func readOrder(value []byte, recordTime time.Time) (order, flaws) {
 	var message pixv1.PaymentOrder
 	// The decoder of the services, too. It is stricter than proto.Unmarshal: a known field with
 	// a wrong wire type is an error. There must be one answer to what is undecodable.
-	if err := message.UnmarshalVT(value); err != nil {
-		return order{}, flaws{{codeMalformed, "value", fmt.Sprint(len(value)), fmt.Errorf("undecodable: %w", err)}}
+	if message.UnmarshalVT(value) != nil {
+		return order{}, flaws{{codeMalformed, "value", fmt.Sprint(len(value))}}
 	}
 	if message.ReturnOrder != nil {
 		return readReturn(&message, recordTime)
 	}
 	var found flaws
-	id, minutes, idErr := parseIDOf('E', message.EndToEndId)
-	found.note(idErr, codeBadID, "end_to_end_id", message.EndToEndId)
-	content, contentErr := readContent(message.Payer, message.Payee, message.AmountCentavos)
-	if contentErr != nil {
-		found.noteAccount("payer", message.Payer)
-		found.noteAccount("payee", message.Payee)
-	}
-	if ispb := message.Payer.GetIspb(); idErr == nil && ispb != string(id[1:9]) {
-		found.note(fmt.Errorf("the EndToEndId's PSP is %s, the payer's %.64q", id[1:9], ispb), codeBadID, "end_to_end_id", message.EndToEndId)
-	}
-	found.note(checkCentavos(message.AmountCentavos), codeMalformed, "amount_centavos", fmt.Sprint(message.AmountCentavos))
-	if n := len(message.RemittanceInformation); n > remittanceBytesMax {
-		found.note(fmt.Errorf("the remittance information has %d bytes", n), codeMalformed, "remittance_information", fmt.Sprint(n))
-	}
-	if !utf8.ValidString(message.RemittanceInformation) {
-		found.note(fmt.Errorf("the remittance information is not UTF-8"), codeMalformed, "remittance_information", "")
-	}
-	found.noteAcceptance(message.AcceptedAtUnixMs, minutes, idErr == nil, recordTime, "end_to_end_id", message.EndToEndId)
-	if found == nil && contentErr != nil { // never: each part was looked at
-		found.note(contentErr, codeMalformed, "value", "")
-	}
+	id, minutes, err := parseIDOf('E', message.EndToEndId)
+	found.note(err != nil || message.Payer.GetIspb() != string(id[1:9]), codeBadID, "end_to_end_id", message.EndToEndId)
+	content, _ := readContent(message.Payer, message.Payee, message.AmountCentavos)
+	found.noteAccount("payer", message.Payer)
+	found.noteAccount("payee", message.Payee)
+	found.note(message.AmountCentavos > amountMax, codeMalformed, "amount_centavos", fmt.Sprint(message.AmountCentavos))
+	text := message.RemittanceInformation
+	found.note(len(text) > remittanceBytesMax, codeMalformed, "remittance_information", fmt.Sprint(len(text)))
+	found.note(!utf8.ValidString(text), codeMalformed, "remittance_information", "")
+	found.noteAcceptance(message.AcceptedAtUnixMs, minutes, err == nil, recordTime, "end_to_end_id", message.EndToEndId)
 	if found != nil {
 		return order{}, found
 	}
 	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message), acceptedMs: message.AcceptedAtUnixMs}, nil
 }
 
-func checkCentavos(centavos uint64) error {
-	if centavos > amountMax {
-		return fmt.Errorf("%d centavos are more than 2^63-1", centavos)
-	}
-	return nil
-}
-
 // noteAcceptance notes what is wrong with an acceptance time. The minutes are those of the id, if
 // it has any.
 func (f *flaws) noteAcceptance(accepted int64, minutes uint64, hasMinutes bool, recordTime time.Time, idField, id string) {
 	minute := epoch.UnixMilli() + int64(minutes)*time.Minute.Milliseconds()
-	if hasMinutes && (accepted < minute-tolerance.Milliseconds() || accepted > minute+tolerance.Milliseconds()) {
-		f.note(fmt.Errorf("accepted at %d ms, more than %v from the id's minute", accepted, tolerance), codeBadID, idField, id)
-	}
-	if accepted > recordTime.UnixMilli()+acceptanceAheadMax.Milliseconds() {
-		f.note(fmt.Errorf("accepted at %d ms, more than %v after the record's timestamp", accepted, acceptanceAheadMax), codeBadAcceptance, "accepted_at_unix_ms", fmt.Sprint(accepted))
-	}
+	far := accepted < minute-tolerance.Milliseconds() || accepted > minute+tolerance.Milliseconds()
+	f.note(hasMinutes && far, codeBadID, idField, id)
+	f.note(accepted > recordTime.UnixMilli()+acceptanceAheadMax.Milliseconds(), codeBadAcceptance, "accepted_at_unix_ms", fmt.Sprint(accepted))
 }
 
 func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err error) {
-	read := func(role string, account *pixv1.Account) (id accountID) {
-		if account == nil && err == nil {
-			err = fmt.Errorf("%s: %w", role, errEmpty)
-		}
-		if err != nil {
-			return id
-		}
-		if id, err = customerAccount(account.Ispb, account.Branch, account.Number); err != nil {
-			err = fmt.Errorf("%s: %w", role, err)
-		}
-		return id
+	from, err := customerAccount(payer.GetIspb(), payer.GetBranch(), payer.GetNumber())
+	to, wrong := customerAccount(payee.GetIspb(), payee.GetBranch(), payee.GetNumber())
+	if centavos > amountMax {
+		err = fmt.Errorf("%d centavos are more than 2^63-1", centavos)
 	}
-	c = content{read("payer", payer), read("payee", payee), centavos}
-	if err == nil {
-		err = checkCentavos(centavos)
-	}
-	return c, err
+	return content{from, to, centavos}, cmp.Or(err, wrong)
 }
 
 // contentHash is the first 64 bits of SHA-256 over the six parts, each followed by a slash,
@@ -159,10 +128,7 @@ const (
 
 // flaw is one thing for which a record is no order. Its dead letter may name any of them: by
 // the code, and by a text that names the field and the value.
-type flaw struct {
-	code, field, value string
-	err                error
-}
+type flaw struct{ code, field, value string }
 
 type flaws []flaw
 
@@ -170,7 +136,7 @@ func (f flaws) String() string {
 	if len(f) == 0 {
 		return "nothing"
 	}
-	return f[0].err.Error()
+	return fmt.Sprintf("its %s is wrong (%s): %.64q", f[0].field, f[0].code, f[0].value)
 }
 
 // codes returns the codes that the dead letter may have.
@@ -188,21 +154,20 @@ func (f flaws) has(code string) bool {
 	return slices.ContainsFunc(f, func(flaw flaw) bool { return flaw.code == code })
 }
 
-// note adds a flaw, if there is an error.
-func (f *flaws) note(err error, code, field, value string) {
-	if err != nil {
-		*f = append(*f, flaw{code, field, value, err})
+// note adds a flaw, if something is wrong.
+func (f *flaws) note(wrong bool, code, field, value string) {
+	if wrong {
+		*f = append(*f, flaw{code, field, value})
 	}
 }
 
 // noteAccount adds each part of an account that is wrong.
 func (f *flaws) noteAccount(field string, account *pixv1.Account) {
-	parts := [...]string{"10000001", "0001", "1"} // of an account that is right
 	for i, part := range [...]string{account.GetIspb(), account.GetBranch(), account.GetNumber()} {
-		tried := parts
+		tried := [...]string{"10000001", "0001", "1"} // of an account that is right
 		tried[i] = part
 		_, err := customerAccount(tried[0], tried[1], tried[2])
-		f.note(err, codeMalformed, field, part)
+		f.note(err != nil, codeMalformed, field, part)
 	}
 }
 

@@ -35,7 +35,7 @@ func nameIn(t tb.Transfer) (n name, err error) {
 		return n, fmt.Errorf("its id is not of a log")
 	case (n.partition < 0) != (t.Code == codeGivenUp):
 		return n, fmt.Errorf("its id is not of code %d", t.Code)
-	case t.Amount != (tb.Uint128{}) || t.Flags&^importedFlag != 0 || fromTigerBeetle(t.DebitAccountID) != issuance || fromTigerBeetle(t.CreditAccountID) != refusals:
+	case !isNote(t):
 		return n, fmt.Errorf("it must move nothing from issuance to refusals")
 	}
 	return n, nil
@@ -57,7 +57,7 @@ func (j *Judge) takeName(t tb.Transfer) {
 func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
 	present, all := uint64(1), []name(nil)
 	for _, code := range []uint16{codeGivenUp, codeOrigin} {
-		err := readPages(ctx, "names of logs", code, client.QueryTransfers, func(t tb.Transfer) uint64 {
+		err := readPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers, func(t tb.Transfer) uint64 {
 			switch n, err := nameIn(t); {
 			case err != nil: // takeName finds it
 			case n.partition < 0:

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -45,14 +43,9 @@ func (l *namingLedger) LookupTransfers(ids []tb.Uint128) (found []tb.Transfer, _
 
 // The two derivations of ids and hashes meet only here.
 func TestTheLogMustBeTheLedgers(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, paymentsTopic, settlementsTopic, deadLettersTopic, checkpointsTopic))
-	kit.Must(t, err)
-	defer cluster.Close()
-	topics, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, nil)
-	kit.Must(t, err)
-	defer topics.close()
+	_, topics := fakeTopics(t, 2, paymentsTopic, settlementsTopic, deadLettersTopic, checkpointsTopic)
 	for range 3 {
-		kit.Must(t, topics.client.ProduceSync(t.Context(), &kgo.Record{Topic: paymentsTopic, Partition: 1, Value: []byte("x")}).FirstErr())
+		produceOne(t, topics.client, paymentsTopic, 1)
 	}
 	hashes, err := stream.HashBatches(t.Context(), topics.client, paymentsTopic, map[int32]int64{1: 0})
 	kit.Must(t, err)

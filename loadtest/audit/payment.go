@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"strconv"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
@@ -174,10 +175,7 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 	key, role := split(fromTigerBeetle(t.ID))
 	flags, leg := t.TransferFlags(), legOf(t)
 	bit := firstLeg << (leg - 1)
-	var cause *Finding // the last that is wrong with what it moves
-	wrong := func(format string, arguments ...any) {
-		cause = j.add(WrongTransfer, p.id.String(), "leg %d: %s", leg, fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongTransfer, p.id.String(), "leg "+strconv.Itoa(leg)+": ")
 	of, foreign := &p.order, false
 	if !of.asks(t) {
 		if other := p.claim(func(o *order) bool { return o.asks(t) }); other != nil && flags.Pending {
@@ -191,16 +189,10 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 		wrong("no record of %s is its original %s", paymentsTopic, of.back.original)
 		return
 	}
-	from, to := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if debit, credit := of.content.leg(leg); from != debit || to != credit {
-		wrong("it moves money from %s to %s", nameOf(from), nameOf(to))
-	}
 	amount, ok := centavos(t.Amount)
-	if !ok || amount != of.content.centavos {
-		wrong("its amount is %s centavos, the order's is %d", decimal(t.Amount), of.content.centavos)
-	}
-	if cause != nil && ok && flags.PostPendingTransfer {
-		j.books.mislead(cause, from, to, amount, of.content, leg)
+	debit, credit := of.content.leg(leg)
+	if fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit || !ok || amount != of.content.centavos {
+		wrong("%s; its order moves %v", movedBy(t), of.content)
 	}
 	switch {
 	case flags.Pending:
@@ -226,15 +218,12 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 }
 
 // takeHold takes a pending leg, held for an order.
-func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wrong func(format string, arguments ...any)) {
+func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wrong blame) {
 	key, role := split(fromTigerBeetle(t.ID))
 	leg := legOf(t)
 	bit := firstLeg << (leg - 1)
-	if role != leg-1 {
-		wrong("it is held with role %d", role)
-	}
-	if names, ispb := userData(p.id, p.minutes); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
-		wrong("its user_data does not name the payment")
+	if names, ispb := userData(p.id, p.minutes); role != leg-1 || fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
+		wrong("it is held with role %d, or its user_data does not name the payment", role)
 	}
 	if j.whole && !j.rebuild.imported {
 		j.judgeHold(t, wrong)
@@ -267,29 +256,17 @@ func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
 		what, payersBank = "verdict", bankNamed(p.back.original)
 		busy = payersBank
 	}
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongTransfer, p.id.String(), "%s: %s", what, fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongTransfer, p.id.String(), what+": ")
 	p.receipt, p.verdict, p.decidedAt = true, t.UserData32, t.Timestamp
 	j.answered(busy, p.slot, t.Timestamp) // also if its hold has expired
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) && (debit != issuance || credit != refusals) {
-		wrong("it stands between %s and %s", nameOf(debit), nameOf(credit))
+	elsewhere := (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) && (debit != issuance || credit != refusals)
+	_, role := split(fromTigerBeetle(t.ID))
+	if elsewhere || t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 || role != resolutionRole {
+		wrong("%s with the role %d, it must move nothing from the payer's bank to its reserve", movedBy(t), role)
 	}
-	if t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 {
-		wrong("it moves %s centavos with flags %#x, it must move none", decimal(t.Amount), t.Flags)
-	}
-	if _, role := split(fromTigerBeetle(t.ID)); role != resolutionRole {
-		wrong("it has role %d", role)
-	}
-	if fromTigerBeetle(t.UserData128) != p.nameOfVerdict() {
-		wrong("its user_data does not name the payment")
-	}
-	if t.UserData64 != p.hash {
-		wrong("it is about other content")
-	}
-	if p.back == nil && t.UserData32 == 0 {
-		wrong("it has no reason")
+	if !p.refused(t) || p.back == nil && t.UserData32 == 0 {
+		wrong("its user_data does not name the payment, or it is about other content, or has no reason")
 	}
 	if j.whole && !p.again && (p.back == nil || p.held == 0) { // else a bank may give any code
 		j.judgeAge(t, p.acceptedMs, wrong)

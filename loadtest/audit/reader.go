@@ -113,11 +113,6 @@ func (r *Reader) Poll(ctx context.Context, wait time.Duration, most int, t *Taki
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	fetches.EachError(func(topic string, partition int32, said error) {
-		if err == nil && r.reads(topic, partition) && !errors.Is(said, context.DeadlineExceeded) && !r.PassOver(ctx, topic, partition, t) {
-			err = t.Failed(topic, partition, said)
-		}
-	})
 	passed := map[place]bool{} // in these fetches: what they hold behind is fetched again
 	fetches.EachRecord(func(record *kgo.Record) {
 		at := place{record.Topic, record.Partition}
@@ -138,6 +133,12 @@ func (r *Reader) Poll(ctx context.Context, wait time.Duration, most int, t *Taki
 		r.next[at.topic][at.partition] = record.Offset + 1
 		if !record.Attrs.IsControl() {
 			t.Take(at.topic, taken)
+		}
+	})
+	// After the records: a fetch may hold some before what cannot be read.
+	fetches.EachError(func(topic string, partition int32, said error) {
+		if err == nil && !passed[place{topic, partition}] && r.reads(topic, partition) && !errors.Is(said, context.DeadlineExceeded) && !r.PassOver(ctx, topic, partition, t) {
+			err = t.Failed(topic, partition, said)
 		}
 	})
 	return fetches.NumRecords(), err

@@ -3,6 +3,7 @@ package audit
 import (
 	"container/heap"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -21,48 +22,48 @@ type openQuestions struct {
 	last uint64               // when another one ended last
 }
 
+// questionsTo returns the open questions to the bank of an account.
+func (j *Judge) questionsTo(payee accountID) *openQuestions {
+	bank := transitOf(payee)
+	if j.questions[bank] == nil {
+		j.questions[bank] = &openQuestions{ends: map[number128]uint64{}}
+	}
+	return j.questions[bank]
+}
+
 // ask begins a question: leg 1 of an order to a bank is held.
 func (j *Judge) ask(payee accountID, leg tb.Transfer) {
-	if !j.whole {
-		return
+	if j.whole {
+		j.questionsTo(payee).ends[fromTigerBeetle(leg.ID)] = endOf(leg)
 	}
-	bank := transitOf(payee)
-	q := j.questions[bank]
-	if q == nil {
-		q = &openQuestions{ends: map[number128]uint64{}}
-		j.questions[bank] = q
+}
+
+// endOf returns when a hold has ended at the latest.
+func endOf(hold tb.Transfer) uint64 {
+	if hold.Timeout == 0 {
+		return math.MaxUint64
 	}
-	ends := uint64(math.MaxUint64)
-	if leg.Timeout > 0 {
-		ends = leg.Timestamp + uint64(leg.Timeout)*uint64(time.Second) + expiryMargin
-	}
-	q.ends[fromTigerBeetle(leg.ID)] = ends
+	return hold.Timestamp + uint64(hold.Timeout)*uint64(time.Second) + expiryMargin
 }
 
 // answered ends the question of a hold.
 func (j *Judge) answered(payee accountID, hold number128, at uint64) {
-	if q := j.questions[transitOf(payee)]; q != nil {
-		if _, open := q.ends[hold]; open {
-			delete(q.ends, hold)
-			q.last = max(q.last, at)
-		}
+	if q := j.questionsTo(payee); q.ends[hold] > 0 {
+		delete(q.ends, hold)
+		q.last = max(q.last, at)
 	}
 }
 
 // wasAsked reports whether a payment waited for a bank at some time after from.
 func (j *Judge) wasAsked(payee accountID, from uint64) bool {
-	q := j.questions[transitOf(payee)]
-	if q == nil {
-		return false
-	}
-	for hold, ends := range q.ends {
-		if ends >= from {
-			return true
+	q := j.questionsTo(payee)
+	maps.DeleteFunc(q.ends, func(_ number128, ends uint64) bool {
+		if ends < from { // the ledger has ended it by its timeout
+			q.last = max(q.last, ends)
 		}
-		delete(q.ends, hold) // the ledger has ended it by its timeout
-		q.last = max(q.last, ends)
-	}
-	return q.last >= from
+		return ends < from
+	})
+	return len(q.ends) > 0 || q.last >= from
 }
 
 // since returns the earliest time of the ledger at which an engine can have looked at an order.
@@ -85,158 +86,157 @@ func (j *Judge) followAccounts() {
 	}
 }
 
-// code returns the number of a reason code in this file.
-func code(text string) uint32 {
-	number, err := reasonNumber(text)
-	if err != nil {
-		panic(err)
-	}
-	return number
-}
-
-var (
-	payerShort    = code("LQ01")
-	reserveShort  = code("AM04")
-	bankBusy      = code("LQ02")
-	outflowCapped = code("LQ12")
+// The numbers of the reasons LQ01, AM04, LQ02 and LQ12.
+const (
+	payerShort    = 'L'<<24 | 'Q'<<16 | '0'<<8 | '1'
+	reserveShort  = 'A'<<24 | 'M'<<16 | '0'<<8 | '4'
+	bankBusy      = 'L'<<24 | 'Q'<<16 | '0'<<8 | '2'
+	outflowCapped = 'L'<<24 | 'Q'<<16 | '1'<<8 | '2'
 )
 
 // forHolds are the reasons that holds can cause.
 var forHolds = []string{"LQ01", "AM04", "AM09", "LQ06", "LQ12"}
 
-// refusal is what the audit says to the reason of a refusal.
-type refusal struct {
-	wrong     string // empty: it is justified, or unchecked
-	unchecked bool
-}
+// refusal is what is wrong with the reason of a refusal; empty: it is justified.
+type refusal string
+
+// unchecked is of a reason that only the engine's settings or queues explain.
+const unchecked refusal = "unchecked"
 
 func unless(right bool, format string, arguments ...any) refusal {
 	if right {
-		return refusal{}
+		return ""
 	}
-	return refusal{wrong: fmt.Sprintf(format, arguments...)}
+	return refusal(fmt.Sprintf(format, arguments...))
+}
+
+// justifies are the rules of refusals, by the kind of order and the reason. What is in none of them is never refused
+// without its bank.
+var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
+	false: {
+		"RC09": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.content.payer) },
+		"RC10": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.content.payee) },
+		"AC02": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.content.payer) },
+		"AC03": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.content.payee) },
+		"LQ01": (*Judge).judgePayerShort,
+		"AM04": (*Judge).judgeReserveShort,
+		"DS27": func(j *Judge, p *payment) refusal {
+			return j.judgeSuspended(p.decidedAt, p.content.payer, p.content.payee)
+		},
+		"AM13": (*Judge).judgePaymentCap,
+		"LQ12": (*Judge).judgeOutflow,
+	},
+	true: {
+		"LQ04": func(_ *Judge, p *payment) refusal {
+			at := p.original.when()
+			return unless(at == 0 || at >= p.since(), "its original %s had settled before it was sent", p.back.original)
+		},
+		"LQ05": func(_ *Judge, p *payment) refusal {
+			return unless(p.content != (content{}) && !p.byReceiver(), "its RtrId is of the bank that received the original")
+		},
+		"DT05": func(_ *Judge, p *payment) refusal {
+			return unless(p.original.when() != 0 && p.tooOld(), "it was accepted within %d days after its original settled", returnDaysMax)
+		},
+		"AM09": (*Judge).judgeExceeds,
+		"LQ01": (*Judge).judgePayerShort,
+		"AM04": (*Judge).judgeReserveShort,
+		"LQ06": func(j *Judge, p *payment) refusal {
+			used := j.usedSlots(p, j.original(p.back.key()))
+			return unless(used >= returnSlots, "%d slots of its original are used", used)
+		},
+		"DS27": func(j *Judge, p *payment) refusal { // one to a suspended bank is taken
+			return j.judgeSuspended(p.decidedAt, bankNamed(p.id))
+		},
+		"LQ11": func(*Judge, *payment) refusal { return unchecked },
+	},
 }
 
 // judgeRefusal checks the reason of what was refused without its bank. The verdict and the accounts are known.
 func (j *Judge) judgeRefusal(p *payment) {
-	var r refusal
-	switch reason := reasonText(p.verdict); reason {
-	case "AB03", tooLateReason: // judgeDeadlines, judgeAge
-		r.unchecked = j.clockWasWrong(p.acceptedMs, p.decidedAt)
-	case "LQ02": // checkBusy
-	case "AM01":
-		r = unless(p.amount() == 0, "its amount is %d centavos", p.amount())
-	default:
-		if r.unchecked = p.again; r.unchecked {
-			break
-		}
-		if p.back == nil {
-			r = j.judgePaymentRefusal(p, reason)
-		} else {
-			r = j.judgeReturnRefusal(p, reason)
-		}
-		// A ledger that was built again does not have the holds of before that nothing ended.
-		r.unchecked = r.unchecked || r.wrong != "" && p.old && slices.Contains(forHolds, reason)
-	}
+	var wrong refusal
+	reason := reasonText(p.verdict)
+	rule := justifies[p.back != nil][reason]
 	switch {
-	case r.unchecked:
-		j.summary.ReasonsUnchecked[reasonText(p.verdict)]++
-	case r.wrong != "":
-		j.add(WrongReason, p.id.String(), "refused with %s, but %s", reasonText(p.verdict), r.wrong)
+	case reason == "AB03" || reason == tooLateReason: // judgeDeadlines, judgeAge
+		if j.clockWasWrong(p.acceptedMs, p.decidedAt) {
+			wrong = unchecked
+		}
+	case reason == "LQ02": // checkBusy
+	case reason == "AM01":
+		wrong = unless(p.amount() == 0, "its amount is %d centavos", p.amount())
+	case p.again:
+		wrong = unchecked
+	case rule == nil:
+		wrong = "nothing is refused with this reason without its bank"
 	default:
-		j.summary.ReasonsChecked[reasonText(p.verdict)]++
-	}
-}
-
-func (j *Judge) judgePaymentRefusal(p *payment, reason string) refusal {
-	c := p.content
-	exists := func(id accountID) bool { _, known := j.books.accounts[id]; return known }
-	bank := func(role string, of accountID) refusal {
-		return unless(!exists(transitOf(of)), "the ledger has the %s's bank %s", role, ispbOf(of))
-	}
-	account := func(role string, id accountID) refusal {
-		return unless(!exists(id) && exists(transitOf(id)), "the %s's account %s is there (%t), its bank is (%t)", role, nameOf(id), exists(id), exists(transitOf(id)))
-	}
-	switch reason {
-	case "RC09":
-		return bank("payer", c.payer)
-	case "RC10":
-		return bank("payee", c.payee)
-	case "AC02":
-		return account("payer", c.payer)
-	case "AC03":
-		return account("payee", c.payee)
-	case "LQ01", "AM04":
-		return j.judgeShort(p, reason)
-	case "DS27":
-		return j.judgeSuspended(p.decidedAt, c.payer, c.payee)
-	case "AM13":
-		return j.judgePaymentCap(p)
-	case "LQ12":
-		return j.judgeOutflow(p, p.since())
-	}
-	return refusal{wrong: "no order is refused with this reason without its bank"}
-}
-
-func (j *Judge) judgeReturnRefusal(p *payment, reason string) refusal {
-	o, settledAt := j.original(p.back.key()), p.original.when()
-	missing := p.content == (content{})
-	switch reason {
-	case "LQ04":
-		return unless(settledAt == 0 || settledAt >= p.since(), "its original %s had settled before it was sent", p.back.original)
-	case "LQ05":
-		return unless(!missing && p.content.payer.high&ispbMask != bankNamed(p.id).high&ispbMask, "its RtrId is of the bank that received the original")
-	case "DT05":
-		return unless(settledAt != 0 && uint64(p.acceptedMs)*uint64(time.Millisecond) > settledAt+returnDaysMax*nanosecondsDay,
-			"it was accepted within %d days after its original settled", returnDaysMax)
-	case "AM09", "LQ01", "AM04":
-		switch {
-		case missing:
-			return refusal{wrong: "no record is its original"}
-		case reason == "AM09":
-			return o.judgeExceeds(p)
+		wrong = rule(j, p)
+		// A ledger that was built again does not have the holds of before that nothing ended.
+		if wrong != "" && p.old && slices.Contains(forHolds, reason) {
+			wrong = unchecked
 		}
-		return j.judgeShort(p, reason)
-	case "LQ06":
-		used := j.usedSlots(p, o)
-		return unless(used >= returnSlots, "only %d slots of its original are used", used)
-	case "DS27":
-		return j.judgeSuspended(p.decidedAt, bankNamed(p.id)) // one to a suspended bank is taken
-	case "LQ11":
-		return refusal{unchecked: true}
 	}
-	return refusal{wrong: "no return is refused with this reason without its bank"}
+	switch wrong {
+	case unchecked:
+		j.summary.ReasonsUnchecked[reason]++
+	case "":
+		j.summary.ReasonsChecked[reason]++
+	default:
+		j.add(WrongReason, p.id.String(), "refused with %s, but %s", reason, wrong)
+	}
 }
 
-// judgeShort checks a refusal because an account had too little money: the payer's, or its bank's reserve.
-func (j *Judge) judgeShort(p *payment, reason string) refusal {
-	account := p.content.payer
-	if _, known := j.books.accounts[account]; !known && reason == "LQ01" {
-		return refusal{wrong: "the payer's account is not in the ledger"}
-	}
-	if reason == "AM04" {
-		if p.content.sameBank() {
-			return refusal{wrong: "it does not move reserves"}
-		}
-		account = reserveOf(account)
-	}
-	return j.judgeShortOf(account, p.content.centavos, p.since(), p.decidedAt)
+func (j *Judge) exists(id accountID) bool {
+	_, known := j.books.accounts[id]
+	return known
 }
 
-func (j *Judge) judgeShortOf(account accountID, centavos, from, to uint64) refusal {
-	short, followed := j.shortages.wasShort(account, centavos, from, to)
+func (j *Judge) judgeNoBank(of accountID) refusal {
+	return unless(!j.exists(transitOf(of)), "the ledger has the bank %s", ispbOf(of))
+}
+
+func (j *Judge) judgeNoAccount(id accountID) refusal {
+	return unless(!j.exists(id) && j.exists(transitOf(id)), "the account %s is there (%t), its bank is (%t)", nameOf(id), j.exists(id), j.exists(transitOf(id)))
+}
+
+// judgePayerShort checks a refusal because the payer had too little money.
+func (j *Judge) judgePayerShort(p *payment) refusal {
+	switch {
+	case p.content == (content{}):
+		return "no record is its original"
+	case !j.exists(p.content.payer):
+		return "the payer's account is not in the ledger"
+	}
+	return j.judgeShortOf(p.content.payer, p)
+}
+
+// judgeReserveShort checks a refusal because the reserve of the payer's bank was too small.
+func (j *Judge) judgeReserveShort(p *payment) refusal {
+	switch {
+	case p.content == (content{}):
+		return "no record is its original"
+	case p.content.sameBank():
+		return "it does not move reserves"
+	}
+	return j.judgeShortOf(reserveOf(p.content.payer), p)
+}
+
+func (j *Judge) judgeShortOf(account accountID, p *payment) refusal {
+	short, followed := j.shortages.wasShort(account, p.content.centavos, p.since(), p.decidedAt)
 	if !followed { // the report says another reason, which is a finding
-		return refusal{unchecked: true}
+		return unchecked
 	}
-	return unless(short, "%s had %d centavos and more all the time", nameOf(account), centavos)
+	return unless(short, "%s had %d centavos and more all the time", nameOf(account), p.content.centavos)
 }
 
 // judgeExceeds checks that the returns which were held or had settled left less than one wants.
-func (o *original) judgeExceeds(p *payment) refusal {
+func (j *Judge) judgeExceeds(p *payment) refusal {
+	if p.content == (content{}) {
+		return "no record is its original"
+	}
 	var given money
-	for _, other := range o.returns {
+	for _, other := range j.original(p.back.key()).returns {
 		if other.foreign != 0 || len(other.others) > 0 { // a conflicting message may hold money, too
-			return refusal{unchecked: true}
+			return unchecked
 		}
 		rejected := other.verdict != 0 && other.decidedAt != 0 && other.decidedAt < p.since()
 		if other != p && other.heldAt != 0 && other.heldAt <= p.decidedAt && !rejected {
@@ -266,7 +266,7 @@ func (j *Judge) usedSlots(p *payment, o *original) (used int) {
 }
 
 // checkBusy reports a verdict that says that a bank had too many questions, while it had none.
-func (j *Judge) checkBusy(t tb.Transfer, payee accountID, from uint64, wrong func(format string, arguments ...any)) {
+func (j *Judge) checkBusy(t tb.Transfer, payee accountID, from uint64, wrong blame) {
 	if t.UserData32 == bankBusy && !j.wasAsked(payee, from) {
 		wrong("it says %s, but no payment waited for the bank %s", reasonText(bankBusy), ispbOf(payee))
 	}
@@ -367,9 +367,7 @@ func (s *shortages) take(t tb.Transfer) {
 		if f := s.followed[debit]; f != nil {
 			id := fromTigerBeetle(t.ID)
 			s.open[id] = openHold{debit, amount}
-			if t.Timeout > 0 {
-				heap.Push(&s.ending, holdEnd{id, t.Timestamp + uint64(t.Timeout)*uint64(time.Second) + expiryMargin})
-			}
+			heap.Push(&s.ending, holdEnd{id, endOf(t)})
 			f.move(none.minus(moneyOf(amount)), t.Timestamp)
 		}
 		return
@@ -416,15 +414,10 @@ func (s *shortages) wasShort(account accountID, centavos, from, to uint64) (shor
 		return false, false
 	}
 	wanted, known := slices.BinarySearch(f.amounts, centavos)
-	if !known {
-		return false, false
-	}
 	// The level at the first time, and those that follow until the last.
 	i := sort.Search(len(f.levels), func(i int) bool { return f.levels[i].at > from }) - 1
 	for ; i < len(f.levels) && f.levels[i].at <= to; i++ {
-		if f.levels[i].from <= wanted {
-			return true, true
-		}
+		short = short || f.levels[i].from <= wanted
 	}
-	return false, true
+	return short, known
 }

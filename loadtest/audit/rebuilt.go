@@ -37,9 +37,8 @@ func (j *Judge) takeImported(t *tb.Transfer) {
 
 // takeRebuilt takes the end of a rebuild, or that its acts are confirmed.
 func (j *Judge) takeRebuilt(t tb.Transfer) {
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	roles := map[uint16]uint64{codeRebuilt: 13, codeConfirmed: 29}
-	if fromTigerBeetle(t.ID) != (number128{low: roles[t.Code]}) || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != issuance || credit != refusals || j.whole && !j.rebuild.begun || j.rebuild.told > 0 {
+	if fromTigerBeetle(t.ID) != (number128{low: roles[t.Code]}) || !isNote(t) || j.whole && !j.rebuild.begun || j.rebuild.told > 0 {
 		j.add(UnexplainedMoney, transferName(t), "what ends a rebuild has the id %d, moves nothing from issuance to refusals, and comes after what was imported and told", roles[t.Code])
 	}
 	j.rebuild.ended = true
@@ -47,13 +46,11 @@ func (j *Judge) takeRebuilt(t tb.Transfer) {
 
 // takeTold takes the begin or the end of what was reported. The id names the time at which the past ends.
 func (j *Judge) takeTold(t tb.Transfer) {
-	id, pastEnds := fromTigerBeetle(t.ID), j.rebuild.told
-	place := uint64(3)
+	id, pastEnds, place := fromTigerBeetle(t.ID), j.rebuild.told, uint64(3)
 	if pastEnds == 0 {
 		pastEnds, place = id.high, 2
 	}
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if id != (number128{high: pastEnds, low: place<<4 | 13}) || t.Timestamp <= pastEnds || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != issuance || credit != refusals || !j.rebuild.imported {
+	if id != (number128{high: pastEnds, low: place<<4 | 13}) || t.Timestamp <= pastEnds || !isNote(t) || !j.rebuild.imported {
 		j.add(UnexplainedMoney, transferName(t), "it begins or ends what a rebuild wrote of reports: it must be imported, move nothing from issuance to refusals, and come behind the time in its id, the begin with 45 and the end with 61 below that")
 	}
 	if j.rebuild.told = pastEnds; place == 3 {

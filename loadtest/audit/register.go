@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -55,7 +54,6 @@ type acts struct {
 	banks  map[accountID]*bankTerms // by the books account
 	capped map[accountID]uint64     // allowances: the time of a cap's record without its adjustment
 	moved  map[number128]tb.Transfer
-	opened map[accountID]struct{} // books with an opening
 }
 
 // bankTerms is what the register says about a bank, at all times.
@@ -101,7 +99,7 @@ func (f inForce[V]) during(from, to uint64) []V {
 }
 
 func newActs() acts {
-	return acts{map[accountID]*bankTerms{}, map[accountID]uint64{}, map[number128]tb.Transfer{}, map[accountID]struct{}{}}
+	return acts{map[accountID]*bankTerms{}, map[accountID]uint64{}, map[number128]tb.Transfer{}}
 }
 
 func (r *acts) of(books accountID) *bankTerms {
@@ -133,31 +131,19 @@ func fromBooks(code uint16) bool { return code == codeLiquidityOut || code == co
 func (j *Judge) takeActMoney(t tb.Transfer) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	amount, ok := centavos(t.Amount)
-	bank := credit
+	bank, moved := credit, moneyOf(amount)
 	if t.Code == codeLiquidityOut || t.Code == codeWithdrawal {
-		bank = debit
+		bank, moved = debit, money{}.minus(moved)
 	}
+	ofReserve := t.Code == codeLiquidityIn || t.Code == codeLiquidityOut
 	wantDebit, wantCredit, _ := moneyOfAct(t.Code, booksOf(bank), fromTigerBeetle(t.UserData128))
-	isCustomer := t.Code == codeLiquidityIn || t.Code == codeLiquidityOut || kindOf(bank) == kindCustomer
-	if !ok || debit != wantDebit || credit != wantCredit || !isCustomer || t.Flags != linkedFlag {
-		j.add(UnexplainedMoney, transferName(t), "%s: %s centavos from %s to %s with the flags %#x", actName(t.Code), decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
+	if !ok || debit != wantDebit || credit != wantCredit || !ofReserve && kindOf(bank) != kindCustomer || t.Flags != linkedFlag {
+		j.add(UnexplainedMoney, transferName(t), "%s: %s", actName(t.Code), movedBy(t))
 		return
 	}
 	j.books.expect(debit, credit, amount)
 	j.acts.of(booksOf(bank))
-	transit := transitOf(bank)
-	f := j.books.banks[transit]
-	switch moved := moneyOf(amount); t.Code {
-	case codeLiquidityIn:
-		f.reserve, j.books.issued = f.reserve.plus(moved), j.books.issued.plus(moved)
-	case codeLiquidityOut:
-		f.reserve, j.books.issued = f.reserve.minus(moved), j.books.issued.minus(moved)
-	case codeDeposit:
-		f.deposits = f.deposits.plus(moved)
-	case codeWithdrawal:
-		f.deposits = f.deposits.minus(moved)
-	}
-	j.books.banks[transit] = f
+	j.books.bring(transitOf(bank), moved, ofReserve)
 	key, _ := split(fromTigerBeetle(t.ID))
 	j.acts.moved[key] = t
 }
@@ -171,7 +157,7 @@ func (j *Judge) takeAct(t tb.Transfer) {
 	}
 	amount, ok := centavos(t.Amount)
 	if !ok || debit != register && credit != register || kindOf(books) != kindBooks || t.Flags&^linkedFlag != 0 {
-		j.add(WrongAct, transferName(t), "%s centavos with code %d from %s to %s with the flags %#x: an act stands between the register and books", decimal(t.Amount), t.Code, nameOf(debit), nameOf(credit), t.Flags)
+		j.add(WrongAct, transferName(t), "%s: an act stands between the register and books", movedBy(t))
 		return
 	}
 	// It counts also if it is wrong, so a forged act is one finding.
@@ -180,36 +166,27 @@ func (j *Judge) takeAct(t tb.Transfer) {
 		j.takeOpening(t, books, amount)
 		return
 	}
-	name := fmt.Sprintf("%s, %s", actName(t.Code), nameOf(books))
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongAct, transferName(t), "%s: %s", name, fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(WrongAct, transferName(t), actName(t.Code)+", "+nameOf(books)+": ")
 	if t.Code < codeJoined || t.Code > codeOpening {
 		wrong("no act has this code")
 		return
 	}
 	terms := j.acts.of(books)
-	key, role := split(fromTigerBeetle(t.ID))
-	if role != recordRole {
-		wrong("its record has the role %d", role)
-	}
-	if (debit == books) != fromBooks(t.Code) {
-		wrong("its record goes from %s to %s", nameOf(debit), nameOf(credit))
-	}
-	if problem := dataOfAct(t, books); problem != "" {
-		wrong("%s", problem)
-	}
 	j.summary.Acts[actName(t.Code)]++
-	if _, _, moves := moneyOfAct(t.Code, books, accountID{}); moves {
-		j.pairAct(t, key, amount, wrong)
-	} else if amount != 0 {
-		wrong("it says %d centavos, and moves none", amount)
-	}
 	if t.Code == codeJoined {
 		terms.joined = cmp.Or(terms.joined, t.Timestamp)
-	} else if terms.joined == 0 {
+	}
+	switch _, role := split(fromTigerBeetle(t.ID)); {
+	case role != recordRole:
+		wrong("its record has the role %d", role)
+	case (debit == books) != fromBooks(t.Code):
+		wrong("its record goes from %s to %s", nameOf(debit), nameOf(credit))
+	case !saysWhatItMay(t, books):
+		wrong("what it says of %s with %d and %d cannot be", nameOf(fromTigerBeetle(t.UserData128)), t.UserData64, t.UserData32)
+	case terms.joined == 0:
 		wrong("the bank has not joined")
 	}
+	j.pairAct(t, amount, wrong)
 	switch t.Code {
 	case codeSuspended, codeResumed:
 		terms.suspended.set(t.Code == codeSuspended, t.Timestamp)
@@ -222,17 +199,21 @@ func (j *Judge) takeAct(t tb.Transfer) {
 	}
 }
 
-// pairAct compares the record of an act on money with the money before it.
-func (j *Judge) pairAct(t tb.Transfer, key number128, amount uint64, wrong func(format string, arguments ...any)) {
+// pairAct compares the record of an act with the money before it, if it moves any.
+func (j *Judge) pairAct(t tb.Transfer, amount uint64, wrong blame) {
+	key, _ := split(fromTigerBeetle(t.ID))
 	moved, found := j.acts.moved[key]
 	delete(j.acts.moved, key)
-	switch _, role := split(fromTigerBeetle(moved.ID)); {
-	case !found:
-		wrong("its record says %d centavos, and no money has its id", amount)
-	case role != moneyRole:
-		wrong("its money has the role %d", role)
-	case moved.Timestamp+1 != t.Timestamp:
-		wrong("its money is not of the same chain")
+	_, role := split(fromTigerBeetle(moved.ID))
+	if _, _, moves := moneyOfAct(t.Code, accountID{}, accountID{}); !moves {
+		if amount != 0 {
+			wrong("it says %d centavos, and moves none", amount)
+		}
+		return
+	}
+	switch {
+	case !found || role != moneyRole || moved.Timestamp+1 != t.Timestamp:
+		wrong("its record says %d centavos, and no money of its chain has its id", amount)
 	case moved.Code != t.Code || moved.Amount != t.Amount || moved.UserData128 != t.UserData128 || moved.UserData64 != t.UserData64 || moved.UserData32 != t.UserData32:
 		wrong("its money is %s centavos of %s, and its record says %d", decimal(moved.Amount), actName(moved.Code), amount)
 	case amount == 0 || amount > actCentavosMax:
@@ -240,84 +221,54 @@ func (j *Judge) pairAct(t tb.Transfer, key number128, amount uint64, wrong func(
 	}
 }
 
-// dataOfAct returns what is wrong with what an act's record says, or "".
-func dataOfAct(t tb.Transfer, books accountID) string {
+// saysWhatItMay reports whether the record of an act has data that it can have. 0 is the bank, 1 the central bank,
+// who alone may do what is not about accounts, keys and seals.
+func saysWhatItMay(t tb.Transfer, books accountID) bool {
 	about, more, data := fromTigerBeetle(t.UserData128), t.UserData64, t.UserData32
+	byOne, nothing := data == 1 || data == 0 && t.Code > codeLiquidityOut, about == number128{}
 	switch t.Code {
 	case codePaymentCap:
-		if about != (number128{}) || more > actCentavosMax {
-			return fmt.Sprintf("it is about %x and caps at %d centavos, it must be about nothing and cap at %d at most", about, more, uint64(actCentavosMax))
-		}
+		return byOne && nothing && more <= actCentavosMax
 	case codeDayCap, codeNightCap:
-		if about != (number128{}) || more > actCentavosMax || data < windowSecondsMin || data > windowSecondsMax {
-			return fmt.Sprintf("it caps at %d centavos in %d s, it must be %d at most, in %d to %d", more, data, uint64(actCentavosMax), windowSecondsMin, windowSecondsMax)
-		}
-		return ""
+		return nothing && more <= actCentavosMax && data >= windowSecondsMin && data <= windowSecondsMax
 	case codeAccountOpened, codeAccountBlocked, codeAccountClosed, codeAccountReopened, codeDeposit, codeWithdrawal:
-		if kindOf(about) != kindCustomer || booksOf(about) != books || more != 0 {
-			return fmt.Sprintf("it is about %s, which is no customer's account at the bank", nameOf(about))
-		}
+		return byOne && kindOf(about) == kindCustomer && booksOf(about) == books && more == 0
 	case codeKeyNamed, codeKeyRevoked, codeSealNamed, codeSealRevoked:
-		if about == (number128{}) {
-			return "it names no digest"
-		}
-	default:
-		if about != (number128{}) || more != 0 {
-			return "it says more than it can"
-		}
+		return byOne && !nothing
 	}
-	if data > 1 || data == 0 && t.Code <= codeLiquidityOut {
-		return fmt.Sprintf("it is by %d: 0 is the bank, 1 the central bank, who alone may do what is not about accounts, keys and seals", data)
-	}
-	return ""
+	return byOne && nothing && more == 0
 }
 
 // takeOpening takes the mirror of what the marker says of a bank.
 func (j *Judge) takeOpening(t tb.Transfer, books accountID, amount uint64) {
 	j.acts.of(books)
-	j.acts.opened[books] = struct{}{}
+	if _, again := j.books.opened[books]; again || fromTigerBeetle(t.ID) != books {
+		j.add(WrongFunding, transferName(t), "an opening of %s; the one opening has the id of the books", nameOf(books))
+		return
+	}
 	says := moneyOf(amount)
 	if fromTigerBeetle(t.DebitAccountID) == books {
 		says = money{}.minus(says)
 	}
-	bank, known := j.books.population.bank(books)
-	switch {
-	case fromTigerBeetle(t.ID) != books:
-		j.add(WrongFunding, transferName(t), "an opening of %s; the one opening has the id of the books", nameOf(books))
-	case !known:
-		j.add(WrongFunding, transferName(t), "an opening of %s, but bootstrap did not fund this bank: %v", nameOf(books), j.books.population)
-	case says != j.books.population.opening(bank):
-		j.add(WrongFunding, transferName(t), "the opening of %s says %v centavos, but bootstrap funded the bank with %v: %v", nameOf(books), says, j.books.population.opening(bank), j.books.population)
-	}
+	j.books.opened[books] = says
 }
 
 // judgeMoneyWithoutAct finds money of acts whose record did not come right behind it. The ledger was read
 // to a time.
 func (j *Judge) judgeMoneyWithoutAct(readTo uint64) {
-	for _, key := range slices.SortedFunc(maps.Keys(j.acts.moved), func(x, y number128) int { return cmp.Compare(x.low, y.low) }) {
-		t := j.acts.moved[key]
-		if t.Timestamp >= readTo {
-			continue
+	maps.DeleteFunc(j.acts.moved, func(_ number128, t tb.Transfer) bool {
+		ended := t.Timestamp < readTo
+		if ended {
+			j.add(MoneyWithoutAct, transferName(t), "%s, %s: it has no record", actName(t.Code), movedBy(t))
 		}
-		delete(j.acts.moved, key)
-		j.add(MoneyWithoutAct, transferName(t), "%s of %s centavos from %s to %s has no record", actName(t.Code), decimal(t.Amount), nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
-	}
+		return ended
+	})
 }
 
-// judgeActs finds what is missing from the acts.
-func (j *Judge) judgeActs() {
-	j.judgeMoneyWithoutAct(math.MaxUint64)
-	if _, has := j.books.accounts[register]; !has {
-		return // a ledger from before the register
-	}
-	// A forged population may be huge: the loop ends at the first opening that is missing.
-	for bank := uint64(0); bank < j.books.population.banks; bank++ {
-		reserve, _ := j.books.population.funding(bank)
-		if _, found := j.acts.opened[booksOf(reserve)]; !found {
-			j.add(WrongFunding, "opening", "the opening of %s is missing: %v", nameOf(booksOf(reserve)), j.books.population)
-			return
-		}
-	}
+// movedBy says what a transfer moves, for people.
+func movedBy(t tb.Transfer) string {
+	return fmt.Sprintf("%s centavos with code %d from %s to %s with the flags %#x",
+		decimal(t.Amount), t.Code, nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)), t.Flags)
 }
 
 // actName names an act, for people.
@@ -356,22 +307,13 @@ func (j *Judge) terms(bank accountID) *bankTerms { return j.acts.of(booksOf(bank
 
 // judgeSuspended checks a refusal with DS27: the register suspended one of the banks.
 func (j *Judge) judgeSuspended(at uint64, banks ...accountID) refusal {
-	if _, has := j.books.accounts[register]; !has {
-		return refusal{unchecked: true}
+	if !j.exists(register) {
+		return unchecked
 	}
-	for _, bank := range banks {
-		if slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), true) {
-			return refusal{}
-		}
-	}
-	return unless(false, "neither of %s was suspended", ispbsOf(banks))
-}
-
-func ispbsOf(banks []accountID) (all []string) {
-	for _, bank := range banks {
-		all = append(all, ispbOf(bank))
-	}
-	return all
+	suspended := slices.ContainsFunc(banks, func(bank accountID) bool {
+		return slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), true)
+	})
+	return unless(suspended, "no bank of it was suspended")
 }
 
 // judgeBegun checks what was begun for banks, which none of them may be after its suspension.
@@ -427,15 +369,14 @@ func windowsBetween(from, to uint64) (windows []int) {
 		}
 		return 1
 	}
-	windows = []int{at(int64(from) - int64(clockSkewMax))}
 	// A window is longer than an hour, so none between two times is missed.
-	for ns := int64(from) - int64(clockSkewMax); len(windows) < 2; ns = min(ns+int64(time.Hour), int64(to)+int64(clockSkewMax)) {
-		if w := at(ns); w != windows[0] {
+	last := int64(to) + int64(clockSkewMax)
+	for ns := int64(from) - int64(clockSkewMax); ; ns = min(ns+int64(time.Hour), last) {
+		if w := at(ns); !slices.Contains(windows, w) {
 			windows = append(windows, w)
 		}
-		if ns >= int64(to)+int64(clockSkewMax) {
-			break
+		if ns >= last {
+			return windows
 		}
 	}
-	return windows
 }

@@ -33,7 +33,6 @@ type said struct {
 	content     content
 	contentHash uint64
 	named       bool // accounts and amount can be read
-	err         error
 }
 
 // Report takes a record of pix.settlements.
@@ -44,11 +43,8 @@ func (j *Judge) Report(r Record) {
 		return
 	}
 	id, minutes, err := parseAnyID(message.EndToEndId)
-	if err == nil && id[0] == 'E' && message.OriginalEndToEndId != "" {
-		err = fmt.Errorf("EndToEndId %s is of a payment, and the report names %.64q as its original", id, message.OriginalEndToEndId)
-	}
-	if err != nil {
-		j.add(BadReport, "report "+r.String(), "%v", err)
+	if err != nil || id[0] == 'E' && message.OriginalEndToEndId != "" {
+		j.add(BadReport, "report "+r.String(), "it is about %.64q with the original %.64q: %v", message.EndToEndId, message.OriginalEndToEndId, err)
 		return
 	}
 	p := j.payments[paymentKey(id, minutes)]
@@ -87,28 +83,22 @@ func (j *Judge) Report(r Record) {
 
 // readReport reads the first report of a payment or return, and judges it by itself.
 func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport) *said {
-	bad := func(format string, arguments ...any) {
-		j.add(BadReport, p.id.String(), "report %v %s", r, fmt.Sprintf(format, arguments...))
-	}
+	bad := j.blame(BadReport, p.id.String(), fmt.Sprintf("report %v ", r))
 	s := &said{record: r.String(), original: message.OriginalEndToEndId}
-	if s.content, s.err = readContent(message.Payer, message.Payee, message.AmountCentavos); s.err == nil {
-		s.contentHash = contentHash(&pixv1.PaymentOrder{Payer: message.Payer, Payee: message.Payee, AmountCentavos: message.AmountCentavos})
+	var err error
+	if s.content, err = readContent(message.Payer, message.Payee, message.AmountCentavos); err == nil {
+		s.named, s.contentHash = true, contentHash(&pixv1.PaymentOrder{Payer: message.Payer, Payee: message.Payee, AmountCentavos: message.AmountCentavos})
 	}
 	s.content.centavos = message.AmountCentavos
-	s.named = s.err == nil
 	reason, err := reasonNumber(message.ReasonCode)
 	if err != nil {
 		bad("%v", err)
 	}
 	p.reported.reason, p.reported.settled = reason, message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	switch {
-	case p.reported.settled && reason != 0:
-		bad("says settled, with the reason %s", message.ReasonCode)
+	case p.reported.settled != (reason == 0) || !p.reported.settled && message.Status != pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
+		bad("has the status %v and the reason %q", message.Status, message.ReasonCode)
 	case p.reported.settled:
-	case message.Status != pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
-		bad("has the status %v", message.Status)
-	case reason == 0:
-		bad("says rejected, without a reason")
 	case p.id[0] == 'D' && (message.Payer != nil || message.Payee != nil):
 		bad("says rejected, but names accounts")
 	}
@@ -117,9 +107,7 @@ func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport
 
 // judgeReport compares the first report with what its payment or return is about.
 func (j *Judge) judgeReport(p *payment, s *said) {
-	wrong := func(format string, arguments ...any) {
-		j.add(ReportedContent, p.id.String(), "report %s %s", s.record, fmt.Sprintf(format, arguments...))
-	}
+	wrong := j.blame(ReportedContent, p.id.String(), fmt.Sprintf("report %s ", s.record))
 	switch {
 	case p.back == nil:
 		// Of a receipt that the ledger was asked for, only the hash of the content is known.

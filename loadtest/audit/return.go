@@ -3,7 +3,6 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -66,18 +65,15 @@ func idIn(letter byte, t tb.Transfer) (id endToEndID, minutes uint64, err error)
 func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, flaws) {
 	m := message.ReturnOrder
 	var found flaws
-	if message.EndToEndId != "" || message.Payer.SizeVT()+message.Payee.SizeVT() > 0 || message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != "" {
-		found.note(errors.New("it is a return, but has fields of a payment"), codeMalformed, "return_order", "")
-	}
-	id, minutes, idErr := parseIDOf('D', m.ReturnId)
-	found.note(idErr, codeBadID, "return_id", m.ReturnId)
+	ofPayment := message.EndToEndId != "" || message.Payer.SizeVT()+message.Payee.SizeVT() > 0 || message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != ""
+	found.note(ofPayment, codeMalformed, "return_order", "")
+	id, minutes, err := parseIDOf('D', m.ReturnId)
+	found.note(err != nil, codeBadID, "return_id", m.ReturnId)
+	found.noteAcceptance(m.AcceptedAtUnixMs, minutes, err == nil, recordTime, "return_id", m.ReturnId)
 	original, originalMinutes, err := parseIDOf('E', m.OriginalEndToEndId)
-	found.note(err, codeBadID, "original_end_to_end_id", m.OriginalEndToEndId)
-	if !slices.Contains(returnReasons, m.ReasonCode) {
-		found.note(fmt.Errorf("%.64q is not a reason for a return", m.ReasonCode), codeMalformed, "reason_code", m.ReasonCode)
-	}
-	found.note(checkCentavos(m.AmountCentavos), codeMalformed, "amount_centavos", fmt.Sprint(m.AmountCentavos))
-	found.noteAcceptance(m.AcceptedAtUnixMs, minutes, idErr == nil, recordTime, "return_id", m.ReturnId)
+	found.note(err != nil, codeBadID, "original_end_to_end_id", m.OriginalEndToEndId)
+	found.note(!slices.Contains(returnReasons, m.ReasonCode), codeMalformed, "reason_code", m.ReasonCode)
+	found.note(m.AmountCentavos > amountMax, codeMalformed, "amount_centavos", fmt.Sprint(m.AmountCentavos))
 	if found != nil {
 		return order{}, found
 	}
@@ -187,17 +183,15 @@ func (j *Judge) judgeSlot(p *payment) {
 
 // judgeSettledReturn checks that a settled return was allowed to settle.
 func (j *Judge) judgeSettledReturn(p *payment) {
-	wrong := func(format string, arguments ...any) {
-		j.add(WrongReturn, p.id.String(), format, arguments...)
-	}
+	wrong := j.blame(WrongReturn, p.id.String(), "")
 	settledAt := p.original.when()
 	switch {
 	case settledAt == 0 || settledAt >= p.decidedAt:
 		wrong("its original %s had not settled before", p.back.original)
-	case p.acceptedMs > 0 && uint64(p.acceptedMs)*uint64(time.Millisecond) > settledAt+returnDaysMax*nanosecondsDay:
+	case p.tooOld():
 		wrong("it was accepted more than %d days after its original settled", returnDaysMax)
 	}
-	if p.content.payer.high&ispbMask != bankNamed(p.id).high&ispbMask {
+	if !p.byReceiver() {
 		wrong("its RtrId is not from the PSP that received the original")
 	}
 	if p.back.centavos == 0 {
@@ -209,6 +203,14 @@ func (j *Judge) judgeSettledReturn(p *payment) {
 		j.sumReturns(p)
 	}
 }
+
+// tooOld reports whether a return was accepted too long after its original settled.
+func (p *payment) tooOld() bool {
+	return p.acceptedMs > 0 && uint64(p.acceptedMs)*uint64(time.Millisecond) > p.original.when()+returnDaysMax*nanosecondsDay
+}
+
+// byReceiver reports whether a return is from the PSP that received its original.
+func (p *payment) byReceiver() bool { return transitOf(p.content.payer) == transitOf(bankNamed(p.id)) }
 
 // judgeReturned compares what was paid with what was returned of it.
 func (j *Judge) judgeReturned(subject string, original endToEndID, paid uint64, returned money) {

@@ -32,24 +32,24 @@ const backCentavos = 300
 
 // withReturns is the clean history with returns of settledOrder (alice paid bruno 1,000)
 // and of sameBankOrder (alice paid clara 250).
-func withReturns(t *testing.T) (h *history, settled, voided, refused, sameBank *giver) {
-	h = clean(t)
+func withReturns(t *testing.T) *history {
+	h := clean(t)
 	h.stamp()
-	settled = h.giveBack(settledOrder, backCentavos)
-	settled.settle(0)
-	settled.report("")
-	voided = h.giveBack(settledOrder, backCentavos)
-	voided.hold(2) // the slot 1 is burnt
-	voided.void(2, "AC06")
-	voided.report("AC06")
-	refused = h.giveBack(settledOrder, 900)
-	refused.receipt("AM09", true)
-	refused.report("AM09")
-	sameBank = h.giveBack(sameBankOrder, 250)
-	sameBank.settle(0)
+	h.settled = h.giveBack(settledOrder, backCentavos)
+	h.settled.settle(0)
+	h.settled.report("")
+	h.voided = h.giveBack(settledOrder, backCentavos)
+	h.voided.hold(2) // the slot 1 is burnt
+	h.voided.void(2, "AC06")
+	h.voided.report("AC06")
+	h.refused = h.giveBack(settledOrder, 900)
+	h.refused.receipt("AM09", true)
+	h.refused.report("AM09")
+	h.sameBank = h.giveBack(sameBankOrder, 250)
+	h.sameBank.settle(0)
 	h.orders = append(h.orders, h.orders[len(h.orders)-1])
 	h.stamp()
-	return h, settled, voided, refused, sameBank
+	return h
 }
 
 // stamp gives every transfer that has none its time by the ledger's clock.
@@ -166,7 +166,7 @@ func (g *giver) drop(ids ...tb.Uint128) {
 func (g *giver) ids(slot int) ledger.PaymentIDs { return ledger.ReturnIDs(g.content.Original, slot) }
 
 func TestCleanReturnsPass(t *testing.T) {
-	h, _, _, _, _ := withReturns(t)
+	h := withReturns(t)
 	verdict := h.finds("clean", "", 0)
 	s := verdict.Summary
 	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != moneyOf(550) || total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
@@ -180,7 +180,8 @@ func TestCleanReturnsPass(t *testing.T) {
 // What may be beside a verdict: a hold that its timeout released, one of a conflicting
 // message, a return of a payment that nobody knows, and marks of burnt slots.
 func TestWhatMayBeBesideTheVerdictOfAReturn(t *testing.T) {
-	h, settled, _, _, _ := withReturns(t)
+	h := withReturns(t)
+	settled := h.settled
 	expired := h.giveBack(settledOrder, 10)
 	expired.hold(3)
 	expired.receipt("AB03", true)
@@ -208,137 +209,6 @@ func TestWhatMayBeBesideTheVerdictOfAReturn(t *testing.T) {
 	h.finds("beside verdicts", "", 0)
 }
 
-func TestEachFaultOfAReturnIsFound(t *testing.T) {
-	for _, fault := range []struct {
-		name  string
-		spoil func(h *history, settled, voided, refused, sameBank *giver)
-		kind  string
-	}{
-		{"a leg is not posted", func(_ *history, g, _, _, _ *giver) { g.drop(g.ids(0).Resolution(3)) }, LegsDisagree},
-		{"a leg is not held", func(_ *history, g, _, _, _ *giver) { g.drop(g.ids(0).Pending(2)) }, LegsDisagree},
-		{"posted under a verdict that rejects", func(h *history, g, _, _, _ *giver) {
-			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).UserData32 = reasonOf("AC06")
-		}, LegsDisagree},
-		{"posted without a verdict", func(_ *history, g, _, _, _ *giver) { g.drop(ledger.ReturnVerdict(g.id)) }, LegsDisagree},
-		{"more than was paid", func(h *history, _, _, _, _ *giver) {
-			g := h.giveBack(settledOrder, 701)
-			g.settle(1)
-		}, ReturnedTooMuch},
-		{"of a payment that was rejected", func(h *history, _, _, _, _ *giver) {
-			g := h.giveBack(voidedOrder, 9)
-			g.settle(0)
-		}, WrongReturn},
-		{"settled before its original", func(h *history, g, _, _, _ *giver) {
-			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).Timestamp = 1
-		}, WrongReturn},
-		{"by a PSP that did not receive it", func(h *history, _, _, _, _ *giver) {
-			g := h.unsaid(settledOrder)
-			g.id = pix.NewReturnID(alice.ISPB, h.now, h.random)
-			g.message.ReturnOrder.ReturnId = g.id.String()
-			g.append()
-			g.settle(1)
-		}, WrongReturn},
-		{"after 90 days", func(h *history, _, _, _, _ *giver) {
-			h.now = h.now.AddDate(0, 0, 90).Add(time.Minute)
-			g := h.giveBack(settledOrder, 9)
-			g.settle(1)
-		}, WrongReturn},
-		{"in a slot that does not exist", func(h *history, g, _, _, _ *giver) {
-			original, minutes, err := parseAnyID(g.content.Original.String())
-			kit.Must(h.t, err)
-			moved := func(id tb.Uint128) tb.Uint128 { // the services' own code refuses slot 64
-				_, role := split(fromTigerBeetle(id))
-				return returnKey(original, minutes, 64).role(role).toTigerBeetle()
-			}
-			for leg := 1; leg <= 3; leg++ {
-				h.find(fromTigerBeetle(g.ids(0).Pending(leg))).ID = moved(g.ids(0).Pending(leg))
-				resolution := h.find(fromTigerBeetle(g.ids(0).Resolution(leg)))
-				resolution.ID, resolution.PendingID = moved(resolution.ID), moved(resolution.PendingID)
-			}
-		}, WrongTransfer},
-		{"in two slots", func(_ *history, _, _, _, g *giver) { g.hold(1) }, WrongTransfer},
-		{"more than the order says", func(h *history, g, _, _, _ *giver) {
-			h.find(fromTigerBeetle(g.ids(0).Pending(1))).Amount = tb.ToUint128(backCentavos + 1)
-		}, WrongTransfer},
-		{"a leg between others", func(h *history, g, _, _, _ *giver) {
-			h.find(fromTigerBeetle(g.ids(0).Pending(3))).CreditAccountID = idOf(clara).toTigerBeetle()
-		}, WrongTransfer},
-		{"a verdict about another content", func(h *history, g, _, _, _ *giver) {
-			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).UserData64++
-		}, WrongTransfer},
-		{"a verdict that names another original", func(h *history, g, _, _, _ *giver) {
-			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).UserData128 = tb.ToUint128(5)
-		}, WrongTransfer},
-		{"money of no return", func(_ *history, g, _, _, _ *giver) {
-			other := *g
-			other.id[31] ^= 1
-			other.hold(1)
-		}, UnexplainedMoney},
-		{"held, and the payment is not marked", func(_ *history, g, _, _, _ *giver) { g.drop(g.mark()) }, NoMark},
-		{"a mark that moves money", func(h *history, g, _, _, _ *giver) { h.find(fromTigerBeetle(g.mark())).Amount = tb.ToUint128(1) }, WrongTransfer},
-		{"a mark that names another payment", func(h *history, g, _, _, _ *giver) { h.find(fromTigerBeetle(g.mark())).UserData64++ }, WrongTransfer},
-		{"a mark of a payment of which nothing was given back", func(h *history, _, _, _, _ *giver) {
-			g := h.unsaid(voidedOrder)
-			h.write(ledger.AppendReturnedMark(nil, g.content.Original))
-		}, UnexplainedMoney},
-		{"held in a slot that is marked as burnt", func(h *history, g, _, _, _ *giver) { h.write(g.burnt(0)) }, WrongTransfer},
-		{"a mark of a burnt slot that moves money", func(h *history, g, _, _, _ *giver) {
-			h.write(g.burnt(5))
-			h.transfers[len(h.transfers)-1].Amount = tb.ToUint128(1)
-		}, WrongTransfer},
-		{"a mark of a slot that does not exist", func(h *history, g, _, _, _ *giver) {
-			mark := g.burnt(5)
-			id := mark[0].ID.Bytes()
-			id[1] ^= 1
-			mark[0].ID = tb.BytesToUint128(id)
-			h.write(mark)
-		}, WrongTransfer},
-		{"a burnt slot of a payment of which nothing was given back", func(h *history, _, _, _, _ *giver) {
-			g := h.unsaid(voidedOrder)
-			h.write(g.burnt(0))
-		}, UnexplainedMoney},
-		{"a verdict of no return", func(_ *history, g, _, _, _ *giver) {
-			other := *g
-			other.id[31] ^= 1
-			other.receipt("AM09", true)
-		}, UnexplainedMoney},
-		{"a report of no return", func(_ *history, g, _, _, _ *giver) {
-			other := *g
-			other.id[31] ^= 1
-			other.report("AM09")
-		}, ReportWithoutOrder},
-		{"a report of another amount", func(_ *history, _, _, g, _ *giver) {
-			g.dropReports()
-			other := *g
-			other.content.AmountCentavos++
-			other.report("AM09")
-		}, ReportedContent},
-		{"a report to the wrong account", func(_ *history, g, _, _, _ *giver) {
-			g.dropReports()
-			other := *g
-			other.payment.Payer = clara
-			other.report("")
-		}, ReportedContent},
-		{"money posted that no report tells of", func(_ *history, g, _, _, _ *giver) {
-			g.dropReports()
-			g.report("AC06")
-		}, WrongBalance},
-		{"a return with fields of a payment and no dead letter", func(_ *history, g, _, _, _ *giver) {
-			g.message.RemittanceInformation = "coffee"
-			g.append()
-		}, NoDeadLetter},
-	} {
-		t.Run(fault.name, func(t *testing.T) {
-			h, settled, voided, refused, sameBank := withReturns(t)
-			fault.spoil(h, settled, voided, refused, sameBank)
-			h.isFollowed(fault.name, fault.kind, "")
-			if verdict := h.audit(); verdict.ByKind[fault.kind] == 0 {
-				t.Fatalf("no %q: %+v", fault.kind, verdict.Findings)
-			}
-		})
-	}
-}
-
 // Without its original nobody knows who is short of money for a return. But the original's id names
 // the bank that may be busy, so an engine refuses with LQ02 before it looks for the original.
 func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
@@ -347,7 +217,7 @@ func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
 		asked   bool // a payment waits for the original's bank
 		isRight bool
 	}{{"LQ04", false, true}, {"LQ01", false, false}, {"AM04", false, false}, {"AM09", false, false}, {"LQ02", false, false}, {"LQ02", true, true}} {
-		h, _, _, _, _ := withReturns(t)
+		h := withReturns(t)
 		h.now = h.now.Add(2 * time.Minute) // no bank is asked any more
 		g := h.unsaid(settledOrder)
 		g.content.Original[31] ^= 1
@@ -362,37 +232,6 @@ func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
 		verdict := h.audit()
 		if found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]; verdict.Clean != c.isRight || !c.isRight && (verdict.FindingCount != 1 || found != 1) {
 			t.Errorf("%s, asked %t: %+v", c.reason, c.asked, verdict.Findings)
-		}
-	}
-}
-
-// The audit and the services must call the same messages returns.
-func TestTheAuditAgreesWithTheServicesOnWhatIsAReturn(t *testing.T) {
-	h, settled, _, _, _ := withReturns(t)
-	for name, spoil := range map[string]func(*pixv1.ReturnOrder){
-		"good":            func(*pixv1.ReturnOrder) {},
-		"zero":            func(m *pixv1.ReturnOrder) { m.AmountCentavos = 0 },
-		"no id":           func(m *pixv1.ReturnOrder) { m.ReturnId = "" },
-		"E":               func(m *pixv1.ReturnOrder) { m.ReturnId = m.OriginalEndToEndId },
-		"of a return":     func(m *pixv1.ReturnOrder) { m.OriginalEndToEndId = m.ReturnId },
-		"no original":     func(m *pixv1.ReturnOrder) { m.OriginalEndToEndId = "" },
-		"no reason":       func(m *pixv1.ReturnOrder) { m.ReasonCode = "" },
-		"another reason":  func(m *pixv1.ReturnOrder) { m.ReasonCode = "SL02" },
-		"unknown reason":  func(m *pixv1.ReturnOrder) { m.ReasonCode = "XX01" },
-		"in 5 s":          func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs += 5000 },
-		"later than that": func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs += 5001 },
-		"13 h ago":        func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs -= 13 * 3600 * 1000 },
-		"never":           func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs = -1 << 63 },
-	} {
-		message := proto.Clone(settled.message).(*pixv1.PaymentOrder)
-		spoil(message.ReturnOrder)
-		m := message.ReturnOrder
-		read, err := readOrder(encode(t, message), h.now)
-		want, wantErr := pix.ReturnDraft{
-			ReturnID: m.ReturnId, OriginalEndToEndID: m.OriginalEndToEndId, AmountCentavos: m.AmountCentavos, ReasonCode: m.ReasonCode, AcceptedAtUnixMs: m.AcceptedAtUnixMs,
-		}.Validate(h.now)
-		if (err == nil) != (wantErr == nil) || err == nil && read.hash != want.Hash() {
-			t.Errorf("%s: the audit says %v, the services %v", name, err, wantErr)
 		}
 	}
 }

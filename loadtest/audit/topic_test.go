@@ -18,17 +18,45 @@ import (
 
 const fetchKey = 1
 
+// fakeTopics returns topics of a broker that is not real.
+func fakeTopics(t *testing.T, partitions int32, names ...string) (*kfake.Cluster, *topics) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, names...))
+	kit.Must(t, err)
+	t.Cleanup(cluster.Close)
+	opened, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, stream.Config{}.Behind)
+	kit.Must(t, err)
+	t.Cleanup(opened.close)
+	return cluster, opened
+}
+
+func produceOne(t *testing.T, client *kgo.Client, topic string, partition int32) {
+	kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: partition, Value: []byte("x")}).FirstErr())
+}
+
+// A fetch may hold records before a batch that no client can unpack: they are read, too.
+func TestRecordsBeforeABombAreRead(t *testing.T) {
+	_, topics := fakeTopics(t, 1, answersTopic)
+	topics.kafka = append(topics.kafka, kgo.MaxDecompressBatchBytes(1<<20))
+	produceOne(t, topics.client, answersTopic, 0)
+	bomb, err := hostile.Bomb(time.Now().UnixMilli(), 2<<20, kgo.CodecGzip)
+	kit.Must(t, err)
+	kit.Must(t, kit.ErrorOf(hostile.Produce(t.Context(), topics.client, answersTopic, 0, bomb.Encode())))
+	produceOne(t, topics.client, answersTopic, 0)
+	b, err := topics.boundsOf(t.Context(), answersTopic)
+	kit.Must(t, err)
+	var offsets []int64
+	err = topics.readAll(t.Context(), answersTopic, b, func(r Record) { offsets = append(offsets, r.Offset) }, nil, Unreadable)
+	if last := b.ends[answersTopic][0].Offset - 1; err != nil || !slices.Equal(offsets, []int64{0, last}) {
+		t.Errorf("read %v, %v: want the first and %d", offsets, err, last)
+	}
+}
+
 // What a client gets begins behind what it asked for. The broker has what is between, or it does not.
 func TestNoRecordIsLeftOut(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, answersTopic))
-	kit.Must(t, err)
-	defer cluster.Close()
-	topics, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, stream.Config{}.Behind)
-	kit.Must(t, err)
-	defer topics.close()
+	cluster, topics := fakeTopics(t, 1, answersTopic)
 	const count = 10
 	for range count { // each a batch
-		kit.Must(t, topics.client.ProduceSync(t.Context(), &kgo.Record{Topic: answersTopic, Value: []byte("x")}).FirstErr())
+		produceOne(t, topics.client, answersTopic, 0)
 	}
 	read := func(gone func(Record)) (offsets []int64, err error) {
 		b, err := topics.boundsOf(t.Context(), answersTopic)
@@ -69,24 +97,15 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 // An order of an aborted transaction has no record for anybody, also in front of a batch that no client can
 // read: the engine says of the second one only that it could not.
 func TestAnAbortedOrderHidesNothingBehindIt(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, paymentsTopic))
-	kit.Must(t, err)
-	defer cluster.Close()
-	options := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}
-	topics, err := openTopics(options, stream.Config{}.Behind)
-	kit.Must(t, err)
-	defer topics.close()
-	aborted, err := kgo.NewClient(append(options, kgo.TransactionalID("aborted"))...)
+	_, topics := fakeTopics(t, 1, paymentsTopic)
+	aborted, err := kgo.NewClient(append(topics.kafka, kgo.TransactionalID("aborted"))...)
 	kit.Must(t, err)
 	defer aborted.Close()
-	produce := func(client *kgo.Client) {
-		kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: paymentsTopic, Value: []byte("x")}).FirstErr())
-	}
 	kit.Must(t, aborted.BeginTransaction())
-	produce(aborted)
+	produceOne(t, aborted, paymentsTopic, 0)
 	kit.Must(t, kit.ErrorOf(hostile.Produce(t.Context(), topics.client, paymentsTopic, 0, hostile.Garbage(time.Now().UnixMilli()).Encode())))
 	kit.Must(t, aborted.EndTransaction(t.Context(), kgo.TryAbort))
-	produce(topics.client)
+	produceOne(t, topics.client, paymentsTopic, 0)
 	b, err := topics.boundsOf(t.Context(), paymentsTopic)
 	kit.Must(t, err)
 	var offsets []int64

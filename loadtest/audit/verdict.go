@@ -1,10 +1,10 @@
 package audit
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -67,63 +67,42 @@ func (s Summary) Unread() (problems []string) {
 // Write prints the verdict for people; its last line is the verdict itself.
 func (v Verdict) Write(w io.Writer) {
 	s := v.Summary
-	fmt.Fprintf(w, "read    %d orders, %d transfers, %d accounts\n", s.Orders, s.Transfers, s.Accounts)
-	fmt.Fprintf(w, "payments %d: settled %d (%v centavos), rejected %d%s; dead letters %d%s\n",
+	line := func(needed bool, format string, arguments ...any) {
+		if needed {
+			fmt.Fprintf(w, format+"\n", arguments...)
+		}
+	}
+	line(true, "read    %d orders, %d transfers, %d accounts", s.Orders, s.Transfers, s.Accounts)
+	line(true, "payments %d: settled %d (%v centavos), rejected %d%s; dead letters %d%s",
 		s.Payments, s.Settled, s.SettledCentavos, total(s.Rejected), byReason(s.Rejected), total(s.DeadLetters), byReason(s.DeadLetters))
-	if s.Returns > 0 {
-		fmt.Fprintf(w, "returns %d: settled %d (%v centavos), rejected %d%s\n",
-			s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
+	line(s.Returns > 0, "returns %d: settled %d (%v centavos), rejected %d%s",
+		s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
+	checked := total(s.ReasonsChecked)
+	line(checked > 0, "refused %d without a bank's word, for reasons that follow from order and ledger%s", checked, byReason(s.ReasonsChecked))
+	line(s.Waited > 0, "waited  %d for their deadline, %d of them ended within %v after it", s.Waited, s.WaitedOnTime, lateAfter)
+	line(s.Requests > 0, "requests %d to banks are left in the topic: each is about its payment, or listed below", s.Requests)
+	line(s.Answered > 0, "responses %d outcomes have the sealed word of the payee's bank", s.Answered)
+	line(true, "repeated %d orders, %d reports (each equal to the first, or listed below); the repeated reports prove %d take-overs of one engine, at least",
+		s.RepeatedOrders, s.RepeatedReports, s.TakeOvers)
+	acts := total(s.Acts)
+	line(acts > 0, "acts    %d, replayed in the order of the ledger%s; %d payments count toward a cap on outflow", acts, byReason(s.Acts), s.Capped)
+	line(s.LeftOut > 0, "Kafka   %d times the client left records out: they were fetched again", s.LeftOut)
+	line(true, "money   %v centavos issued", s.IssuanceCentavos)
+	for _, problem := range s.Unread() {
+		line(true, "NOT CHECKED: %s", problem)
 	}
-	if n := total(s.ReasonsChecked) + total(s.ReasonsUnchecked); n > 0 {
-		fmt.Fprintf(w, "refused %d without a bank's word: of %d the reason follows from order and ledger%s; NOT CHECKED %d%s\n",
-			n, total(s.ReasonsChecked), byReason(s.ReasonsChecked), total(s.ReasonsUnchecked), byReason(s.ReasonsUnchecked))
-	}
-	if s.Waited > 0 {
-		fmt.Fprintf(w, "waited  %d for their deadline, %d of them ended within %v after it\n", s.Waited, s.WaitedOnTime, lateAfter)
-	}
-	if s.RequestsUnread != "" {
-		fmt.Fprintf(w, "requests NOT CHECKED: %s\n", s.RequestsUnread)
-	} else if s.Requests+s.RequestsGone > 0 {
-		fmt.Fprintf(w, "requests %d to banks are left in the topic: each is about its payment, or listed below\n", s.Requests)
-	}
-	if s.TrialRequests > 0 {
-		fmt.Fprintf(w, "requests %d of loadtest conform are about no payment: NOT CHECKED\n", s.TrialRequests)
-	}
-	if s.RequestsGone > 0 {
-		fmt.Fprintf(w, "requests about %d outcomes are no longer in the topic: NOT CHECKED\n", s.RequestsGone)
-	}
-	if s.AnswersUnread != "" {
-		fmt.Fprintf(w, "responses NOT CHECKED: %s\n", s.AnswersUnread)
-	}
-	if s.Answered+s.AnswersGone > 0 {
-		fmt.Fprintf(w, "responses %d outcomes have the sealed word of the payee's bank, %d are older than what is left of the topic\n", s.Answered, s.AnswersGone)
-	}
-	if s.Answered+s.AnswersGone == 0 && s.AnswersUnread == "" && s.Settled > 0 {
-		fmt.Fprintln(w, "responses NOT CHECKED: no secrets were given")
-	}
-	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or listed below); the repeated reports prove %d take-overs of one engine, at least\n", s.RepeatedOrders, s.RepeatedReports, s.TakeOvers)
-	if n := total(s.Acts); n > 0 {
-		fmt.Fprintf(w, "acts    %d, replayed in the order of the ledger%s; %d payments count toward a cap on outflow\n", n, byReason(s.Acts), s.Capped)
-	}
-	if s.LeftOut > 0 {
-		fmt.Fprintf(w, "Kafka   %d times the client left records out: they were fetched again\n", s.LeftOut)
-	}
-	fmt.Fprintf(w, "money   %v centavos issued\n", s.IssuanceCentavos)
 	listed := 0
 	for _, f := range v.Findings {
 		f.write(w)
 		listed += f.Count
 	}
 	if rest := v.FindingCount - listed; rest > 0 {
-		fmt.Fprintf(w, "WRONG … and %d more; in all:\n", rest)
-		for _, kind := range slices.SortedFunc(maps.Keys(v.ByKind), func(a, b string) int { return cmp.Compare(v.ByKind[b], v.ByKind[a]) }) {
-			fmt.Fprintf(w, "  %8d %s\n", v.ByKind[kind], kind)
-		}
+		line(true, "WRONG … and %d more; in all:%s", rest, byReason(v.ByKind))
 	}
-	fmt.Fprintln(w, v)
+	line(true, "%v", v)
 }
 
-// write prints a finding, with what it explains under it.
+// write prints a finding.
 func (f Finding) write(w io.Writer) {
 	fmt.Fprintf(w, "WRONG %s: %s: %s\n", f.Subject, f.Kind, f.Detail)
 	if f.Count > 1 {
@@ -132,54 +111,45 @@ func (f Finding) write(w io.Writer) {
 			fmt.Fprintf(w, "      %s\n", other)
 		}
 	}
-	for _, effect := range f.Effects {
-		fmt.Fprintf(w, "      therefore: %s\n", effect)
-	}
-	if rest := f.EffectCount - len(f.Effects); rest > 0 {
-		fmt.Fprintf(w, "      therefore: … and %d more\n", rest)
-	}
 }
 
 // unchecked says what a clean verdict does not claim.
 func (v Verdict) unchecked() string {
-	var parts []string
-	if s := v.Summary; s.AnswersUnread != "" || s.Settled > 0 && s.Answered+s.AnswersGone == 0 {
-		parts = append(parts, "responses of banks")
-	} else if s.AnswersGone > 0 {
-		parts = append(parts, fmt.Sprintf("%d responses that are gone", s.AnswersGone))
+	s := v.Summary
+	noAnswers := s.AnswersUnread != "" || s.Settled > 0 && s.Answered+s.AnswersGone == 0
+	text := ""
+	for _, part := range []struct {
+		is   bool
+		says string
+	}{
+		{noAnswers, "responses of banks"},
+		{!noAnswers && s.AnswersGone > 0, fmt.Sprintf("%d responses that are gone", s.AnswersGone)},
+		{s.RequestsUnread != "", "requests to banks"},
+		{s.RequestsUnread == "" && s.RequestsGone > 0, fmt.Sprintf("%d requests that are gone", s.RequestsGone)},
+		{s.TrialRequests > 0, fmt.Sprintf("%d requests of loadtest conform", s.TrialRequests)},
+		{total(s.ReasonsUnchecked) > 0, fmt.Sprintf("the reasons of %d refusals%s", total(s.ReasonsUnchecked), byReason(s.ReasonsUnchecked))},
+	} {
+		if part.is {
+			text += ", " + part.says
+		}
 	}
-	if v.Summary.RequestsUnread != "" {
-		parts = append(parts, "requests to banks")
-	} else if n := v.Summary.RequestsGone; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d requests that are gone", n))
-	}
-	if n := v.Summary.TrialRequests; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d requests of loadtest conform", n))
-	}
-	if n := total(v.Summary.ReasonsUnchecked); n > 0 {
-		parts = append(parts, fmt.Sprintf("the reasons of %d refusals%s", n, byReason(v.Summary.ReasonsUnchecked)))
-	}
-	if parts == nil {
-		return ""
-	}
-	return "; NOT CHECKED: " + strings.Join(parts, ", ")
+	return strings.Replace(text, ", ", "; NOT CHECKED: ", 1)
 }
 
 func (v Verdict) String() string {
-	if v.Clean {
-		what := fmt.Sprintf("%d payments", v.Summary.Payments)
-		if v.Summary.Returns > 0 {
-			what += fmt.Sprintf(" and %d returns", v.Summary.Returns)
-		}
-		source := "funded"
-		if total(v.Summary.Acts) > 0 {
-			what += fmt.Sprintf(" under %d acts", total(v.Summary.Acts))
-			source = "funded or of an act"
-		}
-		return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is %s and where the reports put it%s", what, source, v.unchecked())
+	s := v.Summary
+	if !v.Clean {
+		kinds := slices.Sorted(maps.Keys(v.ByKind))
+		return fmt.Sprintf("AUDIT FAILED: %d findings in %d payments: %s", v.FindingCount, s.Payments, strings.Join(kinds, ", "))
 	}
-	kinds := slices.Sorted(maps.Keys(v.ByKind))
-	return fmt.Sprintf("AUDIT FAILED: %d findings in %d payments: %s", v.FindingCount, v.Summary.Payments, strings.Join(kinds, ", "))
+	what, source := fmt.Sprintf("%d payments", s.Payments), "funded"
+	if s.Returns > 0 {
+		what += fmt.Sprintf(" and %d returns", s.Returns)
+	}
+	if acts := total(s.Acts); acts > 0 {
+		what, source = what+fmt.Sprintf(" under %d acts", acts), "funded or of an act"
+	}
+	return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is %s and where the reports put it%s", what, source, v.unchecked())
 }
 
 func total(counts map[string]int) (sum int) {
@@ -209,9 +179,6 @@ type Finding struct {
 	// Count is how many findings differ from this one only in ids and numbers, itself included.
 	Count int      `json:"count"`
 	Also  []string `json:"also,omitempty"` // some of the others
-	// Effects are what is wrong only because of this.
-	Effects     []string `json:"effects,omitempty"`
-	EffectCount int      `json:"effect_count,omitempty"`
 }
 
 // The kinds of findings.
@@ -260,116 +227,76 @@ const (
 const (
 	findingsMax = 50
 	alsoMax     = 2
-	effectsMax  = 5
 )
 
 // findings collects findings.
 type findings struct {
 	told   func(Finding) // nil, or called with each as it comes
 	kinds  []string      // in the order of their first finding
-	byKind map[string]*kindFindings
+	counts map[string]int
+	list   map[string][]*Finding  // by kind
+	byForm map[[2]string]*Finding // by kind, and the detail without what differs from payment to payment
 }
 
-type kindFindings struct {
-	count  int
-	list   []*Finding
-	byForm map[string]*Finding // by the detail without what differs from payment to payment
-}
-
-// add adds a finding. It returns the one to which effects can be added, or nil above the limit.
-func (f *findings) add(kind, subject, format string, arguments ...any) *Finding {
-	of := f.byKind[kind]
-	if of == nil {
-		of = &kindFindings{byForm: map[string]*Finding{}}
-		if f.byKind == nil {
-			f.byKind = map[string]*kindFindings{}
-		}
-		f.byKind[kind] = of
+// add adds a finding.
+func (f *findings) add(kind, subject, format string, arguments ...any) {
+	if f.counts == nil {
+		f.counts, f.list, f.byForm = map[string]int{}, map[string][]*Finding{}, map[[2]string]*Finding{}
+	}
+	if f.counts[kind]++; f.counts[kind] == 1 {
 		f.kinds = append(f.kinds, kind)
 	}
-	of.count++
-	detail := fmt.Sprintf(format, arguments...)
+	finding := Finding{Kind: kind, Subject: subject, Detail: fmt.Sprintf(format, arguments...), Count: 1}
 	if f.told != nil {
-		f.told(Finding{Kind: kind, Subject: subject, Detail: detail, Count: 1})
+		f.told(finding)
 	}
-	alike := Form(detail)
-	found := of.byForm[alike]
+	form := [2]string{kind, Form(finding.Detail)}
+	found := f.byForm[form]
 	switch {
-	case found == nil && len(of.list) < findingsMax:
-		found = &Finding{Kind: kind, Subject: subject, Detail: detail, Count: 1}
-		of.list, of.byForm[alike] = append(of.list, found), found
+	case found == nil && len(f.list[kind]) < findingsMax:
+		f.list[kind], f.byForm[form] = append(f.list[kind], &finding), &finding
 	case found != nil:
 		found.Count++
-		if len(found.Also) < alsoMax && (subject != found.Subject || detail != found.Detail) {
-			found.Also = append(found.Also, subject+": "+detail)
+		if len(found.Also) < alsoMax && (subject != found.Subject || finding.Detail != found.Detail) {
+			found.Also = append(found.Also, subject+": "+finding.Detail)
 		}
 	}
-	return found
 }
 
-// effect adds what is wrong only because of a finding.
-func (f *Finding) effect(format string, arguments ...any) {
-	if f.EffectCount++; f.EffectCount <= effectsMax {
-		f.Effects = append(f.Effects, fmt.Sprintf(format, arguments...))
+// blame adds a finding of one kind about one subject.
+type blame func(format string, arguments ...any)
+
+// blame returns what adds findings whose details begin with a prefix.
+func (f *findings) blame(kind, subject, prefix string) blame {
+	return func(format string, arguments ...any) {
+		f.add(kind, subject, "%s%s", prefix, fmt.Sprintf(format, arguments...))
 	}
 }
 
-// counts returns the number of findings, also by kind.
-func (f *findings) counts() (total int, byKind map[string]int) {
-	byKind = map[string]int{}
-	for kind, of := range f.byKind {
-		byKind[kind] = of.count
-		total += of.count
-	}
-	return total, byKind
-}
-
-// listed returns at most findingsMax findings, those with effects first: they are the causes.
-// The kinds take turns, so that none hides the others.
-func (f *findings) listed() []Finding {
-	var causes, list []Finding
+// listed returns at most findingsMax findings. The kinds take turns, so that none hides the others.
+func (f *findings) listed() (list []Finding) {
 	for turn := range findingsMax {
 		for _, kind := range f.kinds {
-			if of := f.byKind[kind]; turn < len(of.list) && len(causes)+len(list) < findingsMax {
-				if found := *of.list[turn]; found.EffectCount > 0 {
-					causes = append(causes, found)
-				} else {
-					list = append(list, found)
-				}
+			if turn < len(f.list[kind]) && len(list) < findingsMax {
+				list = append(list, *f.list[kind][turn])
 			}
 		}
 	}
-	return append(causes, list...)
+	return list
 }
+
+var (
+	words   = regexp.MustCompile(`[0-9A-Za-z/.+-]+`)
+	reasons = regexp.MustCompile(`^[A-Z]{2}..$`)
+)
 
 // Form returns a detail with # in the place of every word that holds a digit: what is wrong in
-// the same way has the same form.
+// the same way has the same form. Findings about different reason codes, such as AB03, are different.
 func Form(detail string) string {
-	form, word, digit := make([]byte, 0, len(detail)), 0, false
-	isWord := func(c byte) bool {
-		return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '/' || c == '.' || c == '+' || c == '-'
-	}
-	for i := 0; i <= len(detail); i++ {
-		if i < len(detail) && isWord(detail[i]) {
-			digit = digit || detail[i] >= '0' && detail[i] <= '9' && !reasonIn(detail[word:])
-			continue
+	return words.ReplaceAllStringFunc(detail, func(word string) string {
+		if strings.ContainsAny(word, "0123456789") && !reasons.MatchString(word) {
+			return "#"
 		}
-		if digit {
-			form = append(form, '#')
-		} else {
-			form = append(form, detail[word:i]...)
-		}
-		if i < len(detail) {
-			form = append(form, detail[i])
-		}
-		word, digit = i+1, false
-	}
-	return string(form)
-}
-
-// reasonIn reports whether a text begins with a reason code, such as AB03: findings about
-// different reasons are different.
-func reasonIn(text string) bool {
-	letter := func(i int) bool { return text[i] >= 'A' && text[i] <= 'Z' }
-	return len(text) >= 4 && letter(0) && letter(1) && (len(text) == 4 || text[4] == ' ' || text[4] == ',' || text[4] == ';' || text[4] == ':' || text[4] == ')')
+		return word
+	})
 }

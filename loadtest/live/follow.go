@@ -199,9 +199,12 @@ func (f *following) readLedger(ctx context.Context) error {
 		return nil
 	}
 	asked := time.Now()
-	transfers, all, err := a.page(ctx, f.next)
+	transfers, all, err := a.page(ctx, tb.QueryFilter{TimestampMin: f.next})
 	if err != nil {
 		return err
+	}
+	if !all {
+		transfers = wholeChains(transfers)
 	}
 	for _, t := range transfers {
 		f.next = t.Timestamp + 1

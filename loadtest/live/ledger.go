@@ -32,16 +32,12 @@ func ask[T any](ctx context.Context, a *Audit, request func() (T, error)) (T, ti
 	return value, time.Since(began), nil
 }
 
-// page returns what the ledger did from a time on, in its order, and whether it is all.
-func (a *Audit) page(ctx context.Context, from uint64) (transfers []tb.Transfer, all bool, err error) {
-	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) {
-		return a.config.Ledger.QueryTransfers(tb.QueryFilter{TimestampMin: from, Limit: transfersMax})
-	})
+// page returns transfers in the ledger's order, and whether these are all.
+func (a *Audit) page(ctx context.Context, filter tb.QueryFilter) (transfers []tb.Transfer, all bool, err error) {
+	filter.Limit = transfersMax
+	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.QueryTransfers(filter) })
 	a.pace.took(took, len(transfers))
-	if len(transfers) < transfersMax {
-		return transfers, true, err
-	}
-	return wholeChains(transfers), false, err
+	return transfers, len(transfers) < transfersMax, err
 }
 
 // wholeChains leaves out the chain that the end of a full page has cut: a judge that met half of a verdict would
@@ -54,25 +50,22 @@ func wholeChains(transfers []tb.Transfer) []tb.Transfer {
 	return transfers[:end]
 }
 
-const registerPage = 8000
-
 // history gives a follower the register of before a time.
 func (a *Audit) history(ctx context.Context, follower *audit.Judge, before uint64) error {
-	filter := tb.QueryFilter{Ledger: audit.BooksLedger, TimestampMax: before, Limit: registerPage}
+	filter := tb.QueryFilter{Ledger: audit.BooksLedger, TimestampMax: before}
 	for {
 		if err := a.pace.await(ctx); err != nil {
 			return err
 		}
-		acts, took, err := ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.QueryTransfers(filter) })
+		acts, _, err := a.page(ctx, filter)
 		if err != nil {
 			return err
 		}
-		a.pace.took(took, len(acts))
 		for _, t := range acts {
 			follower.History(t)
 			filter.TimestampMin = t.Timestamp + 1
 		}
-		if len(acts) == 0 || filter.TimestampMin > before {
+		if len(acts) == 0 || filter.TimestampMin > before { // a server may give fewer than asked for
 			return nil
 		}
 	}
@@ -96,15 +89,20 @@ const banksMax = 2700
 func (a *Audit) watchBalances(ctx context.Context) {
 	var transits []tb.Account
 	var listed time.Time
-	list := func() error {
-		var err error
-		transits, _, err = ask(ctx, a, func() ([]tb.Account, error) {
-			return a.config.Ledger.QueryAccounts(tb.QueryFilter{Code: audit.TransitCode, Limit: banksMax + 1})
-		})
-		listed = time.Now()
-		return err
-	}
-	look := func() ([]audit.Finding, error) {
+	// look lists the banks, if it is time, and reads their balances.
+	look := func(every time.Duration) (broken []audit.Finding, err error) {
+		if time.Since(listed) > every {
+			transits, _, err = ask(ctx, a, func() ([]tb.Account, error) {
+				return a.config.Ledger.QueryAccounts(tb.QueryFilter{Code: audit.TransitCode, Limit: banksMax + 1})
+			})
+			listed = time.Now()
+		}
+		if len(transits) > banksMax {
+			err = fmt.Errorf("more than %d banks do not fit in one look-up of their balances", banksMax)
+		}
+		if err != nil {
+			return nil, err
+		}
 		accounts, took, err := ask(ctx, a, func() ([]tb.Account, error) {
 			return a.config.Ledger.LookupAccounts(audit.LawAccounts(transits))
 		})
@@ -114,65 +112,41 @@ func (a *Audit) watchBalances(ctx context.Context) {
 		a.pace.tookSmall(took)
 		return audit.BrokenLaws(accounts), nil
 	}
-	// A round without the marker judges nothing: bootstrap breaks the laws until it is done.
-	opened := false
-	round := func() error {
+	opened := false // without the marker nothing is judged: bootstrap breaks the laws until it is done
+	a.repeat(ctx, time.Second, "the balances cannot be read", func() error {
 		if !opened {
 			marker, _, err := ask(ctx, a, func() ([]tb.Transfer, error) {
 				return a.config.Ledger.LookupTransfers([]tb.Uint128{audit.MarkerID()})
 			})
-			if err != nil || len(marker) == 0 {
-				return err
-			}
-			opened = true
-		}
-		if time.Since(listed) > 10*time.Second {
-			if err := list(); err != nil {
+			if opened = len(marker) > 0; err != nil || !opened {
 				return err
 			}
 		}
-		if len(transits) > banksMax {
-			return fmt.Errorf("more than %d banks do not fit in one look-up of their balances", banksMax)
+		broken, err := look(10 * time.Second)
+		if len(broken) > 0 {
+			broken, err = look(0) // a bank may have joined since the list was read
 		}
-		broken, err := look()
 		if err != nil {
 			return err
 		}
-		if len(broken) > 0 { // a bank may have joined since the list was read
-			if err := list(); err != nil {
-				return err
-			}
-			if broken, err = look(); err != nil {
-				return err
-			}
-		}
 		for _, f := range broken {
-			if a.newlyBroken(f) {
-				a.found(f)
-			}
+			a.foundOnce(f)
 		}
 		a.mu.Lock()
 		a.balancesAt = time.Now()
 		a.mu.Unlock()
 		return nil
-	}
-	for ctx.Err() == nil {
-		if err := round(); err != nil && ctx.Err() == nil {
-			a.config.Log("the balances cannot be read: %v", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
+	})
 }
 
-// newlyBroken reports whether a law was not broken before: it stays broken, and is one finding.
-func (a *Audit) newlyBroken(f audit.Finding) bool {
+// foundOnce takes a finding, unless it was taken before: a law stays broken, and is one finding.
+func (a *Audit) foundOnce(f audit.Finding) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	key := f.Kind + f.Subject
 	before := a.broken[key]
 	a.broken[key] = true
-	return !before
+	a.mu.Unlock()
+	if !before {
+		a.found(f)
+	}
 }

@@ -117,22 +117,28 @@ func (a *Audit) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { a.watchBalances(ctx) })
 	both.Go(func() { a.watchPair(ctx) })
-	for ctx.Err() == nil {
+	a.repeat(ctx, time.Second, "the live audit begins again", func() error {
 		err := a.follow(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		a.config.Log("the live audit begins again: %v", err)
 		a.mu.Lock()
+		defer a.mu.Unlock()
 		a.waiting = err.Error()
-		a.mu.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
+		return err
+	})
 	both.Wait()
 	return context.Cause(ctx)
+}
+
+// repeat does something again and again until ctx ends.
+func (a *Audit) repeat(ctx context.Context, every time.Duration, failed string, round func() error) {
+	for ctx.Err() == nil {
+		if err := round(); err != nil && ctx.Err() == nil {
+			a.config.Log("%s: %v", failed, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(every):
+		}
+	}
 }
 
 // Light returns what it says now.
@@ -145,7 +151,13 @@ func (a *Audit) Light() Light {
 		Since: a.since.UTC(), Checked: a.before + a.checked, CheckedTo: a.checkedTo.UTC(), BehindSeconds: behind.Seconds(),
 		Findings: append([]Finding{}, a.findings...),
 	}
-	silent := func(at time.Time) time.Duration { return now.Sub(at) }
+	silent, who := now.Sub(a.ledgerAt), "the ledger has said nothing"
+	if silent <= silentMax {
+		silent, who = now.Sub(a.brokerAt), "the broker has said nothing"
+	}
+	if silent <= silentMax {
+		silent, who = now.Sub(a.balancesAt), "the balances were not read"
+	}
 	checkedTo := fmt.Sprintf("checked to %s UTC, %.0f s behind", l.CheckedTo.UTC().Format("15:04:05"), behind.Seconds())
 	switch {
 	case a.findingCount > 0:
@@ -157,12 +169,8 @@ func (a *Audit) Light() Light {
 		if a.findingCount > 1 {
 			l.Text += fmt.Sprintf(" (and %d more)", a.findingCount-1)
 		}
-	case silent(a.ledgerAt) > silentMax:
-		l.Colour, l.Text = Amber, fmt.Sprintf("blind: the ledger has said nothing for %.0f s; %s", silent(a.ledgerAt).Seconds(), checkedTo)
-	case silent(a.brokerAt) > silentMax:
-		l.Colour, l.Text = Amber, fmt.Sprintf("blind: the broker has said nothing for %.0f s; %s", silent(a.brokerAt).Seconds(), checkedTo)
-	case silent(a.balancesAt) > silentMax:
-		l.Colour, l.Text = Amber, fmt.Sprintf("the balances were not read for %.0f s; %s", silent(a.balancesAt).Seconds(), checkedTo)
+	case silent > silentMax:
+		l.Colour, l.Text = Amber, fmt.Sprintf("blind: %s for %.0f s; %s", who, silent.Seconds(), checkedTo)
 	case a.waiting != "":
 		l.Colour, l.Text = Amber, "nothing is checked: "+a.waiting
 	case behind > behindMax:
@@ -180,19 +188,12 @@ func (a *Audit) found(f audit.Finding) {
 	if a.findingCount++; len(a.findings) == findingsMax {
 		return
 	}
-	finding := Finding{At: time.Now().UTC(), Text: f.Kind + ": " + f.Detail}
-	if isPayment(f.Subject) {
-		finding.Payment = f.Subject
-	} else {
-		finding.Text = f.Kind + ": " + f.Subject + ": " + f.Detail
+	finding := Finding{At: time.Now().UTC(), Payment: f.Subject, Text: f.Kind + ": " + f.Detail}
+	if len(f.Subject) != 32 || strings.Contains(f.Subject, " ") { // not an EndToEndId or RtrId
+		finding.Payment, finding.Text = "", f.Kind+": "+f.Subject+": "+f.Detail
 	}
 	a.findings = append(a.findings, finding)
 	a.config.Log("RED: %s %s", finding.Payment, finding.Text)
-}
-
-// isPayment reports whether the subject of a finding is an EndToEndId or an RtrId.
-func isPayment(subject string) bool {
-	return len(subject) == 32 && (subject[0] == 'E' || subject[0] == 'D') && !strings.Contains(subject, " ")
 }
 
 // thousands writes a number with separators.

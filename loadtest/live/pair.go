@@ -19,18 +19,11 @@ func (a *Audit) watchPair(ctx context.Context) {
 		return // the records cannot be read either, and that is said
 	}
 	defer pair.Close()
-	for {
+	a.repeat(ctx, pairInterval, "topics and ledger cannot be compared", func() error {
 		wrong, _, err := ask(ctx, a, func() (string, error) { return pair.Compare(ctx) })
-		if found := (audit.Finding{Kind: audit.WrongLedger, Subject: "the ledger", Detail: wrong}); err == nil && wrong != "" && a.newlyBroken(found) {
-			a.found(found)
+		if err == nil && wrong != "" {
+			a.foundOnce(audit.Finding{Kind: audit.WrongLedger, Subject: "the ledger", Detail: wrong})
 		}
-		if err != nil && ctx.Err() == nil {
-			a.config.Log("topics and ledger cannot be compared: %v", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pairInterval):
-		}
-	}
+		return err
+	})
 }

@@ -86,6 +86,21 @@ func NewClients(config Config) *Clients {
 	return c
 }
 
+// banks returns the participants: the population, and the banks of guests.
+func (c *Clients) banks() (banks []pix.ISPB) {
+	for i := range c.Population.Banks {
+		banks = append(banks, c.Population.Bank(i))
+	}
+	for _, guest := range c.Guests {
+		banks = append(banks, guest.ISPB)
+	}
+	return slices.Compact(banks)
+}
+
+func (c *Clients) isGuest(bank pix.ISPB) bool {
+	return slices.ContainsFunc(c.Guests, func(a pix.Account) bool { return a.ISPB == bank })
+}
+
 // Begin opens the settlements stream of some participants, so that each knows where it begins.
 // Call it before anything is sent, and Observe after it.
 func (c *Clients) Begin(ctx context.Context) error {
@@ -94,13 +109,10 @@ func (c *Clients) Begin(ctx context.Context) error {
 			continue
 		}
 		c.Judge.follow(bank)
-		for {
-			err := c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.position(bank) != "" })
-			if c.Judge.position(bank) != "" {
-				break
-			}
-			if !again(ctx) {
-				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %w", context.Cause(ctx), err)
+		for c.Judge.position(bank) == "" {
+			err := c.follow(ctx, bank, requestTimeout, func() bool { return true })
+			if c.Judge.position(bank) == "" && !again(ctx) {
+				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %v", context.Cause(ctx), err)
 			}
 		}
 	}
@@ -128,7 +140,7 @@ func (c *Clients) PayInCalm(ctx context.Context, sendFor time.Duration, rate flo
 			c.refuseInCalm("%s: it was not accepted", s.id)
 			continue
 		}
-		status, text, err := c.ask(ctx, call{holder: string(s.id.Payer()), method: http.MethodGet, path: statePath(s.id)})
+		status, text, _, err := c.ask(ctx, call{holder: string(s.id.Payer()), path: statePath(s.id)})
 		if err != nil {
 			c.refuseInCalm("%s: %v", s.id, err)
 		} else if !s.endedAsWanted(status, text) {
@@ -192,7 +204,7 @@ func (c *Clients) Problems(verdict Verdict) (problems []string) {
 	if n := c.refused.Load(); n > 0 {
 		problems = append(problems, fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *c.detail.Load()))
 	}
-	if verdict.Answers == 0 {
+	if verdict.Told[toldAnswers] == 0 {
 		problems = append(problems, "the producer answered about no payment")
 	}
 	if c.submitted.Load() == 0 {
@@ -222,7 +234,7 @@ func (c *Clients) Ask(ctx context.Context) {
 		all := slices.Concat(c.accounts, c.Guests)
 		account, limit := all[random.IntN(len(all))], pageLimits[random.IntN(len(pageLimits))]
 		if c.isGuest(account.ISPB) && random.IntN(2) == 0 {
-			return func() { c.readOwn(ctx, account.ISPB, random.IntN(len(c.accounts))) }
+			return func() { c.readOwn(ctx, account.ISPB, c.accounts[random.IntN(len(c.accounts))]) }
 		}
 		switch random.IntN(4) {
 		case 0:

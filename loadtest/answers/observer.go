@@ -107,7 +107,7 @@ func (o *Observer) report(r *kgo.Record) {
 	}
 	outcome := Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
 	o.judge.reportedTo(r, &report)
-	o.judge.ended(order{id, report.AmountCentavos}, outcome.Settled)
+	o.judge.learn(order{id, report.AmountCentavos}, fate{ended: true, settled: outcome.Settled})
 	o.judge.reported(id, r.Timestamp, outcome, &report)
 	if id[0] == 'E' && o.each != nil {
 		o.each(r, id, outcome)

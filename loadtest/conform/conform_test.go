@@ -146,7 +146,7 @@ func TestABanksBugIsTold(t *testing.T) {
 				r.EndToEndId = strings.ToLower(r.EndToEndId)
 				return true
 			}
-		}, "writes nothing else", "which nobody asked it"},
+		}, "writes nothing else", "responds to nothing that can be asked"},
 		"answers in another name as well": {func(b *bankWithABug) {
 			b.also = func(r *pixv1.AuthorizationResponse) bool {
 				r.Ispb = "10000004"

@@ -127,7 +127,7 @@ func TestOutcomes(t *testing.T) {
 		{"garbage becomes a dead letter", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(0, pix.ReasonMalformed) }, expected},
 		{"garbage vanishes", mix.Undecodable, nil, func(s *scene) { s.ack(0) }, open},
 		{"the dead letter of another record", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(5, pix.ReasonMalformed) }, open},
-		{"a dead letter with another reason", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(0, dupl) }, "dead letter DUPL, but it must be FF01"},
+		{"a dead letter with another reason", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(0, dupl) }, "dead letter DUPL, but it must be dead letter FF01"},
 		{"a report of what must be a dead letter", mix.Future, nil, func(s *scene) { s.ack(0); s.report(0, "AB03") }, "must be a dead letter DT02"},
 
 		{"the same twice: one report", mix.Twice, nil, func(s *scene) { s.ack(0); s.ack(1); s.report(0, "") }, expected},
@@ -166,7 +166,7 @@ func TestOutcomes(t *testing.T) {
 		{"returned: forwards again", mix.Returned, nil, func(s *scene) {
 			s.paid()
 			s.back(0, "", func(r *pixv1.SettlementReport) { r.Payer, r.Payee = r.Payee, r.Payer })
-		}, "the other way"},
+		}, "the report is about"},
 		{"in parts: both settle", mix.ReturnedInParts, nil, func(s *scene) { s.paid(); s.back(1, ""); s.back(0, "") }, expected},
 		{"race: the first settles", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, ""); s.back(1, "AM09") }, expected},
 		{"race: both settle", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, ""); s.back(1, "") }, "given back"},
@@ -193,7 +193,7 @@ func TestOutcomes(t *testing.T) {
 			case count.Excused == 1:
 				got = excused
 			case count.Wrong == 1:
-				got = s.tracker.failures[0].Problem
+				got = s.tracker.result.Failures[0].Problem
 			}
 			if !strings.Contains(got, test.want) {
 				t.Fatalf("it is %q, it must be %q", got, test.want)
@@ -234,13 +234,13 @@ func TestFailuresOfOneFormAreOneLine(t *testing.T) {
 	s.report(0, "AM04")
 	s.tracker.giveUp()
 	var counts []int
-	for _, f := range s.tracker.failures {
+	for _, f := range s.tracker.result.Failures {
 		counts = append(counts, f.Count)
 		if f.Count > 1 && (len(f.Also) != alsoMax || f.Record == "" || f.Ended.Before(f.Sent)) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if !slices.Equal(counts, []int{1, 50, 50}) || s.tracker.failed != 101 {
-		t.Errorf("the failures are %+v", s.tracker.failures)
+	if !slices.Equal(counts, []int{1, 50, 50}) || s.tracker.result.FailureCount != 101 {
+		t.Errorf("the failures are %+v", s.tracker.result.Failures)
 	}
 }

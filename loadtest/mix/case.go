@@ -139,9 +139,6 @@ func (e End) String() string {
 	return "dead letter " + e.Reason.String()
 }
 
-// Ending describes how payments of the case must end, for people.
-func (e Expectation) Ending() string { return e.String() }
-
 func caseNamed(name string) (Case, error) {
 	var names []string
 	for _, c := range Cases() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
@@ -223,50 +224,36 @@ func (c *Clients) Ask(ctx context.Context) {
 	}
 	all.Go(func() {
 		c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 3)), c.Asks, func(random *rand.Rand) func() {
-			id, found := c.Judge.pick(random)
-			if !found {
-				return nil
+			if id, found := c.Judge.pick(random); found {
+				return func() { c.read(ctx, id) }
 			}
-			return func() { c.read(ctx, id) }
+			return func() {}
 		})
 	})
+	accounts := slices.Concat(c.accounts, c.Guests)
 	c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 4)), c.Asks/2, func(random *rand.Rand) func() {
-		all := slices.Concat(c.accounts, c.Guests)
-		account, limit := all[random.IntN(len(all))], pageLimits[random.IntN(len(pageLimits))]
-		if c.isGuest(account.ISPB) && random.IntN(2) == 0 {
-			return func() { c.readOwn(ctx, account.ISPB, c.accounts[random.IntN(len(c.accounts))]) }
-		}
-		switch random.IntN(4) {
-		case 0:
+		account, limit, stranger := accounts[random.IntN(len(accounts))], pageLimits[random.IntN(len(pageLimits))], c.accounts[random.IntN(len(c.accounts))]
+		switch which := random.IntN(8); {
+		case which < 4 && c.isGuest(account.ISPB):
+			return func() { c.readOwn(ctx, account.ISPB, stranger) }
+		case which < 2:
 			return func() { c.readStatement(ctx, account, limit, pagesMax) }
-		case 1:
+		case which < 4:
 			return func() { c.readParticipants(ctx) }
 		}
 		return func() { c.readBalance(ctx, account) }
 	})
 }
 
-// askAround asks something at a rate until the context ends.
+// askAround asks something at a rate until the context ends. If the API is slow, it asks less.
 func (c *Clients) askAround(ctx context.Context, random *rand.Rand, rate float64, next func(*rand.Rand) func()) {
-	room := make(chan struct{}, asksAtOnce)
-	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
-	defer tick.Stop()
-	var asks sync.WaitGroup
-	defer asks.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if question := next(random); question != nil {
-			select {
-			case room <- struct{}{}:
-				asks.Go(func() { defer func() { <-room }(); question() })
-			default: // the API is slow now: ask no more
-			}
-		}
+	var asks errgroup.Group
+	asks.SetLimit(asksAtOnce)
+	for host.Sleep(ctx, time.Duration(float64(time.Second)/rate)) {
+		question := next(random)
+		asks.TryGo(func() error { question(); return nil })
 	}
+	_ = asks.Wait() // they return none
 }
 
 // Finish asks once more about everything, when nothing moves any more: each payment that was
@@ -274,18 +261,17 @@ func (c *Clients) askAround(ctx context.Context, random *rand.Rand, rate float64
 // and accounts there was no answer before the context ended.
 func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold int64, err error) {
 	var without atomic.Int64
-	var asks sync.WaitGroup
-	room := make(chan struct{}, asksAtOnce)
+	var asks errgroup.Group
+	asks.SetLimit(asksAtOnce)
 	finish := func(ask func() bool) {
-		room <- struct{}{}
-		asks.Go(func() {
-			defer func() { <-room }()
+		asks.Go(func() error {
 			for !ask() {
 				if !again(ctx) {
 					without.Add(1)
-					return
+					break
 				}
 			}
+			return nil
 		})
 	}
 	for _, id := range c.Judge.chosen() {
@@ -295,17 +281,18 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 		finish(func() bool { return c.readBalance(ctx, account) })
 		finish(func() bool { return c.readStatement(ctx, account, pageLimits[i%len(pageLimits)], 0) })
 	}
-	asks.Wait()
+	_ = asks.Wait() // they return none
 	if err := c.Judge.lookUpHolds(client); err != nil {
 		return 0, err
 	}
+	var streams sync.WaitGroup
 	for _, id := range c.unread {
 		if c.Judge.hasReport(id) {
-			asks.Go(func() { c.readToTheEnd(ctx, id) })
+			streams.Go(func() { c.readToTheEnd(ctx, id) })
 		}
 	}
 	for _, bank := range c.Judge.banks() {
-		asks.Go(func() {
+		streams.Go(func() {
 			c.followToTheEnd(ctx, bank)
 			c.Judge.concludeStream(bank, "as they came")
 			if c.Judge.loseAll(bank) {
@@ -314,7 +301,7 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 			}
 		})
 	}
-	asks.Wait()
+	streams.Wait()
 	c.http.CloseIdleConnections()
 	return without.Load(), nil
 }

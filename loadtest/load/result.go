@@ -183,10 +183,8 @@ func curve(h *hdrhistogram.Histogram) (points []Point) {
 
 // Latency returns the latency of a kind, or nil.
 func (r *Result) Latency(kind string) *Latency {
-	for i := range r.Latencies {
-		if r.Latencies[i].Kind == kind {
-			return &r.Latencies[i]
-		}
+	if i := slices.IndexFunc(r.Latencies, func(l Latency) bool { return l.Kind == kind }); i >= 0 {
+		return &r.Latencies[i]
 	}
 	return nil
 }

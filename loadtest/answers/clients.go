@@ -1,8 +1,10 @@
 package answers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -113,7 +115,7 @@ func (c *Clients) Begin(ctx context.Context) error {
 		for c.Judge.position(bank) == "" {
 			err := c.follow(ctx, bank, requestTimeout, func() bool { return true })
 			if c.Judge.position(bank) == "" && !again(ctx) {
-				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %v", context.Cause(ctx), err)
+				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %w", context.Cause(ctx), cmp.Or(err, io.EOF))
 			}
 		}
 	}

@@ -74,20 +74,20 @@ func accountOf(a *pixv1.Account) bankAccount {
 }
 
 // facts returns the facts that are told, in a form to compare.
-func (f *answer) facts() map[string]string {
+func (a *answer) facts() map[string]string {
 	told := map[string]string{}
-	if f.Status == Ended {
-		told["the end"] = f.Outcome.String()
+	if a.Status == Ended {
+		told["the end"] = a.Outcome.String()
 	}
-	if f.AmountCentavos > 0 {
-		told["amount_centavos"] = fmt.Sprint(f.AmountCentavos)
+	if a.AmountCentavos > 0 {
+		told["amount_centavos"] = fmt.Sprint(a.AmountCentavos)
 	}
-	for name, account := range map[string]bankAccount{"payer": f.Payer, "payee": f.Payee} {
+	for name, account := range map[string]bankAccount{"payer": a.Payer, "payee": a.Payee} {
 		if account != (bankAccount{}) {
 			told[name] = fmt.Sprint(account)
 		}
 	}
-	for name, at := range map[string]time.Time{"reserved_at": f.ReservedAt, "expires_at": f.ExpiresAt, "decided_at": f.DecidedAt} {
+	for name, at := range map[string]time.Time{"reserved_at": a.ReservedAt, "expires_at": a.ExpiresAt, "decided_at": a.DecidedAt} {
 		if !at.IsZero() {
 			told[name] = at.UTC().Format(time.RFC3339Nano)
 		}

@@ -197,7 +197,7 @@ func mixHelp() string {
 	text.WriteString("\nCases, for weights:\n")
 	for _, c := range mix.Cases() {
 		e := c.Expectation()
-		text.WriteString(settings.Beside(fmt.Sprintf("  %-18s ", c), e.Meaning+" → "+e.Ending()))
+		text.WriteString(settings.Beside(fmt.Sprintf("  %-18s ", c), e.Meaning+" → "+e.String()))
 	}
 	return text.String()
 }

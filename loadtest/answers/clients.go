@@ -1,8 +1,10 @@
 package answers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
@@ -86,6 +89,21 @@ func NewClients(config Config) *Clients {
 	return c
 }
 
+// banks returns the participants: the population, and the banks of guests.
+func (c *Clients) banks() (banks []pix.ISPB) {
+	for i := range c.Population.Banks {
+		banks = append(banks, c.Population.Bank(i))
+	}
+	for _, guest := range c.Guests {
+		banks = append(banks, guest.ISPB)
+	}
+	return slices.Compact(banks)
+}
+
+func (c *Clients) isGuest(bank pix.ISPB) bool {
+	return slices.ContainsFunc(c.Guests, func(a pix.Account) bool { return a.ISPB == bank })
+}
+
 // Begin opens the settlements stream of some participants, so that each knows where it begins.
 // Call it before anything is sent, and Observe after it.
 func (c *Clients) Begin(ctx context.Context) error {
@@ -94,13 +112,10 @@ func (c *Clients) Begin(ctx context.Context) error {
 			continue
 		}
 		c.Judge.follow(bank)
-		for {
-			err := c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.position(bank) != "" })
-			if c.Judge.position(bank) != "" {
-				break
-			}
-			if !again(ctx) {
-				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %w", context.Cause(ctx), err)
+		for c.Judge.position(bank) == "" {
+			err := c.follow(ctx, bank, requestTimeout, func() bool { return true })
+			if c.Judge.position(bank) == "" && !again(ctx) {
+				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %w", context.Cause(ctx), cmp.Or(err, io.EOF))
 			}
 		}
 	}
@@ -128,7 +143,7 @@ func (c *Clients) PayInCalm(ctx context.Context, sendFor time.Duration, rate flo
 			c.refuseInCalm("%s: it was not accepted", s.id)
 			continue
 		}
-		status, text, err := c.ask(ctx, call{holder: string(s.id.Payer()), method: http.MethodGet, path: statePath(s.id)})
+		status, text, _, err := c.ask(ctx, call{holder: string(s.id.Payer()), path: statePath(s.id)})
 		if err != nil {
 			c.refuseInCalm("%s: %v", s.id, err)
 		} else if !s.endedAsWanted(status, text) {
@@ -192,7 +207,7 @@ func (c *Clients) Problems(verdict Verdict) (problems []string) {
 	if n := c.refused.Load(); n > 0 {
 		problems = append(problems, fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *c.detail.Load()))
 	}
-	if verdict.Answers == 0 {
+	if verdict.Told[toldAnswers] == 0 {
 		problems = append(problems, "the producer answered about no payment")
 	}
 	if c.submitted.Load() == 0 {
@@ -211,50 +226,36 @@ func (c *Clients) Ask(ctx context.Context) {
 	}
 	all.Go(func() {
 		c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 3)), c.Asks, func(random *rand.Rand) func() {
-			id, found := c.Judge.pick(random)
-			if !found {
-				return nil
+			if id, found := c.Judge.pick(random); found {
+				return func() { c.read(ctx, id) }
 			}
-			return func() { c.read(ctx, id) }
+			return func() {}
 		})
 	})
+	accounts := slices.Concat(c.accounts, c.Guests)
 	c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 4)), c.Asks/2, func(random *rand.Rand) func() {
-		all := slices.Concat(c.accounts, c.Guests)
-		account, limit := all[random.IntN(len(all))], pageLimits[random.IntN(len(pageLimits))]
-		if c.isGuest(account.ISPB) && random.IntN(2) == 0 {
-			return func() { c.readOwn(ctx, account.ISPB, random.IntN(len(c.accounts))) }
-		}
-		switch random.IntN(4) {
-		case 0:
+		account, limit, stranger := accounts[random.IntN(len(accounts))], pageLimits[random.IntN(len(pageLimits))], c.accounts[random.IntN(len(c.accounts))]
+		switch which := random.IntN(8); {
+		case which < 4 && c.isGuest(account.ISPB):
+			return func() { c.readOwn(ctx, account.ISPB, stranger) }
+		case which < 2:
 			return func() { c.readStatement(ctx, account, limit, pagesMax) }
-		case 1:
+		case which < 4:
 			return func() { c.readParticipants(ctx) }
 		}
 		return func() { c.readBalance(ctx, account) }
 	})
 }
 
-// askAround asks something at a rate until the context ends.
+// askAround asks something at a rate until the context ends. If the API is slow, it asks less.
 func (c *Clients) askAround(ctx context.Context, random *rand.Rand, rate float64, next func(*rand.Rand) func()) {
-	room := make(chan struct{}, asksAtOnce)
-	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
-	defer tick.Stop()
-	var asks sync.WaitGroup
-	defer asks.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if question := next(random); question != nil {
-			select {
-			case room <- struct{}{}:
-				asks.Go(func() { defer func() { <-room }(); question() })
-			default: // the API is slow now: ask no more
-			}
-		}
+	var asks errgroup.Group
+	asks.SetLimit(asksAtOnce)
+	for host.Sleep(ctx, time.Duration(float64(time.Second)/rate)) {
+		question := next(random)
+		asks.TryGo(func() error { question(); return nil })
 	}
+	_ = asks.Wait() // they return none
 }
 
 // Finish asks once more about everything, when nothing moves any more: each payment that was
@@ -262,18 +263,17 @@ func (c *Clients) askAround(ctx context.Context, random *rand.Rand, rate float64
 // and accounts there was no answer before the context ended.
 func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold int64, err error) {
 	var without atomic.Int64
-	var asks sync.WaitGroup
-	room := make(chan struct{}, asksAtOnce)
+	var asks errgroup.Group
+	asks.SetLimit(asksAtOnce)
 	finish := func(ask func() bool) {
-		room <- struct{}{}
-		asks.Go(func() {
-			defer func() { <-room }()
+		asks.Go(func() error {
 			for !ask() {
 				if !again(ctx) {
 					without.Add(1)
-					return
+					break
 				}
 			}
+			return nil
 		})
 	}
 	for _, id := range c.Judge.chosen() {
@@ -283,17 +283,18 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 		finish(func() bool { return c.readBalance(ctx, account) })
 		finish(func() bool { return c.readStatement(ctx, account, pageLimits[i%len(pageLimits)], 0) })
 	}
-	asks.Wait()
+	_ = asks.Wait() // they return none
 	if err := c.Judge.lookUpHolds(client); err != nil {
 		return 0, err
 	}
+	var streams sync.WaitGroup
 	for _, id := range c.unread {
 		if c.Judge.hasReport(id) {
-			asks.Go(func() { c.readToTheEnd(ctx, id) })
+			streams.Go(func() { c.readToTheEnd(ctx, id) })
 		}
 	}
 	for _, bank := range c.Judge.banks() {
-		asks.Go(func() {
+		streams.Go(func() {
 			c.followToTheEnd(ctx, bank)
 			c.Judge.concludeStream(bank, "as they came")
 			if c.Judge.loseAll(bank) {
@@ -302,7 +303,7 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 			}
 		})
 	}
-	asks.Wait()
+	streams.Wait()
 	c.http.CloseIdleConnections()
 	return without.Load(), nil
 }

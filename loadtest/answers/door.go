@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,7 +22,7 @@ const (
 	askAgain       = 200 * time.Millisecond
 )
 
-// call is a request to the HTTP API.
+// call is a request to the HTTP API. Without a method it is a GET.
 type call struct {
 	holder       string // whose key it carries; if there is none, the central bank's
 	method, path string
@@ -32,7 +33,7 @@ type call struct {
 // do sends a request to the next front door.
 func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http.Response, error) {
 	door := c.Doors[int(c.turn.Add(1))%len(c.Doors)]
-	request, err := http.NewRequestWithContext(ctx, call.method, door+call.path, bytes.NewReader(call.body))
+	request, err := http.NewRequestWithContext(ctx, cmp.Or(call.method, http.MethodGet), door+call.path, bytes.NewReader(call.body))
 	if err != nil {
 		return nil, err
 	}
@@ -45,27 +46,64 @@ func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http
 	response, err := client.Do(request)
 	if ctx.Err() == nil {
 		if err != nil {
-			c.refuseInCalm("%s %s: %v", call.method, call.path, err)
+			c.refuseInCalm("%s %s: %v", request.Method, call.path, err)
 		} else if unavailable(response.StatusCode, nil) {
 			said, _ := io.ReadAll(io.LimitReader(response.Body, answerMax))
 			response.Body = io.NopCloser(bytes.NewReader(said)) // for the caller
-			c.refuseInCalm("%s %s: %d: %.300s", call.method, call.path, response.StatusCode, said)
+			c.refuseInCalm("%s %s: %d: %.300s", request.Method, call.path, response.StatusCode, said)
 		}
 	}
 	return response, err
 }
 
-// ask sends a request and reads its whole response.
-func (c *Clients) ask(ctx context.Context, call call) (status int, text []byte, err error) {
+// ask sends a request and reads its whole response. The span is that of the request.
+func (c *Clients) ask(ctx context.Context, call call) (status int, text []byte, span Span, err error) {
+	span.From = time.Now()
 	response, err := c.do(ctx, &c.http, call)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, span, err
 	}
 	defer response.Body.Close()
 	if text, err = io.ReadAll(io.LimitReader(response.Body, answerMax)); err != nil && ctx.Err() == nil {
-		c.refuseInCalm("%s %s: its body breaks off: %v", call.method, call.path, err)
+		c.refuseInCalm("%s: its body breaks off: %v", call.path, err)
 	}
-	return response.StatusCode, text, err
+	span.To = time.Now()
+	return response.StatusCode, text, span, err
+}
+
+// get asks for something that must have a status, and decodes it. told reports whether there was an answer, right
+// whether it was that.
+func (c *Clients) get(ctx context.Context, holder, path string, want int, into any) (span Span, told, right bool) {
+	status, text, span, err := c.ask(ctx, call{holder: holder, path: path})
+	if unavailable(status, err) {
+		return span, false, false
+	}
+	if err := json.Unmarshal(text, into); status != want || err != nil {
+		c.refuse("%s as %s: %d, not %d: %.300s (%v)", path, holder, status, want, text, err)
+		return span, true, false
+	}
+	return span, true, true
+}
+
+// followEvents passes the events of a stream to take until that returns false or the stream ends. The error
+// says that the stream did not open, broke off, or that what comes is too long.
+func (c *Clients) followEvents(ctx context.Context, call call, take func(id, data string) bool) error {
+	response, err := c.do(ctx, &c.streams, call)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		if !unavailable(response.StatusCode, nil) {
+			c.refuse("%s: %d", call.path, response.StatusCode)
+		}
+		return fmt.Errorf("its status is %s", response.Status)
+	}
+	err = events(response.Body, take)
+	if err != nil && ctx.Err() == nil { // a producer that ends a stream itself does so in order
+		c.refuseInCalm("%s: the stream breaks off: %v", call.path, err)
+	}
+	return err
 }
 
 // unavailable reports whether there was no answer, for which faults are an explanation.

@@ -7,7 +7,9 @@ package answers
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,9 +23,8 @@ import (
 // A payment never goes back to an earlier status, and its end, amount and times never change: all that
 // clients saw of it fits one order in time. The three-leg law holds at each reading. The last answer
 // agrees with the settlement report, which the audit compares with the ledger. What
-// was accepted has an outcome. A participant's stream tells each of its settlements once, and
-// statements and balances are those of the ledger. The statements of all banks' days agree with
-// each other and lead to the reserves.
+// was accepted has an outcome. A participant's stream tells each of its settlements once.
+// Statements and balances are those of the ledger.
 type Judge struct {
 	every     int           // one in this many payments is asked about
 	tolerance time.Duration // between the clocks of clients and ledger
@@ -34,13 +35,10 @@ type Judge struct {
 	of       map[pix.EndToEndID]*answerRecord
 	kept     []pix.EndToEndID // of which answers are compared
 	all      []pix.EndToEndID // chosen: they are asked about
-	underWay []openPayment
 	orders   map[order]*fate
 	journals map[pix.ISPB]*journal
-	readings []reading
-	balances []balance
+	claims   []claim
 	funds    []int64 // of the banks, at the first reading
-	days     []dayReading
 	verdict  Verdict
 }
 
@@ -48,10 +46,7 @@ const (
 	// askedMax bounds the payments that are asked about. They are spread over the run.
 	askedMax = 2000
 	// keptMax bounds the memory, of which each takes about a kilobyte.
-	keptMax = 200_000
-	// underWayFor is how long an open payment is asked about more often than others. Some
-	// never become payments.
-	underWayFor       = 2 * time.Minute
+	keptMax           = 200_000
 	contradictionsMax = 50
 )
 
@@ -59,7 +54,7 @@ const (
 // clients and ledger may differ: 0 if they share one.
 func NewJudge(payments int, tolerance time.Duration) *Judge {
 	return &Judge{
-		every: 1 + max(0, payments-1)/askedMax, tolerance: tolerance, since: time.Now(),
+		every: 1 + max(0, payments-1)/askedMax, tolerance: tolerance, since: time.Now(), verdict: Verdict{Told: map[string]int{}},
 		of: map[pix.EndToEndID]*answerRecord{}, orders: map[order]*fate{}, journals: map[pix.ISPB]*journal{},
 	}
 }
@@ -67,22 +62,26 @@ func NewJudge(payments int, tolerance time.Duration) *Judge {
 // Verdict is the result of comparing the answers.
 type Verdict struct {
 	Clean              bool            `json:"clean"`
-	Payments           int             `json:"payments"`               // and returns, of which all answers were compared
-	NotCompared        int             `json:"not_compared,omitempty"` // beyond the bound of memory
-	Answers            int             `json:"answers"`
-	Events             int             `json:"events"`   // of the answers, from streams
-	Accepted           int             `json:"accepted"` // orders of clients
-	Settlements        int             `json:"settlements"`
-	Raced              int             `json:"raced"` // rejections that payees' banks need not be told, because two engines raced
-	Statements         int             `json:"statements"`
-	StatementLines     int             `json:"statement_lines"`
-	Balances           int             `json:"balances"`
-	Funds              int             `json:"readings_of_funds"` // of all banks at an instant
-	Days               int             `json:"days"`              // statements of a bank's day
-	DayLines           int             `json:"day_lines"`
+	NotCompared        int             `json:"not_compared,omitempty"` // payments beyond the bound of memory
+	Told               map[string]int  `json:"told"`                   // how many answers of each kind were compared
 	ContradictionCount int             `json:"contradiction_count"`
 	Contradictions     []Contradiction `json:"contradictions"` // the first 50
 }
+
+// What Told counts.
+const (
+	toldPayments    = "payments and returns"
+	toldAnswers     = "answers about them"
+	toldEvents      = "events among those"
+	toldAccepted    = "accepted orders"
+	toldSettlements = "settlements"
+	toldRaced       = "rejections left open by a race of two engines"
+	toldStatements  = "statements"
+	toldLines       = "lines of statements"
+	toldBalances    = "balances"
+	toldFunds       = "readings of all funds"
+	ToldDays        = "statements of days"
+)
 
 // Contradiction is a pair of answers that cannot both be true, or an answer that is not so.
 type Contradiction struct {
@@ -106,12 +105,14 @@ func (v Verdict) String() string {
 	if v.NotCompared > 0 {
 		return fmt.Sprintf("ANSWERS FAILED: those about %d payments were not compared: run for a shorter time", v.NotCompared)
 	}
-	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments and returns, %d accepted orders, %d settlements told (%d more are left open by a race of two engines), %d statements of %d lines, %d balances, %d readings of all funds, %d statements of days of %d lines",
-		v.Answers, v.Events, v.Payments, v.Accepted, v.Settlements, v.Raced, v.Statements, v.StatementLines, v.Balances, v.Funds, v.Days, v.DayLines)
-	if v.Clean {
-		return "ANSWERS CLEAN: " + asked
+	var told []string
+	for _, kind := range slices.Sorted(maps.Keys(v.Told)) {
+		told = append(told, fmt.Sprintf("%d %s", v.Told[kind], kind))
 	}
-	return fmt.Sprintf("ANSWERS FAILED: %d contradictions; %s", v.ContradictionCount, asked)
+	if v.Clean {
+		return "ANSWERS CLEAN: " + strings.Join(told, ", ")
+	}
+	return fmt.Sprintf("ANSWERS FAILED: %d contradictions; %s", v.ContradictionCount, strings.Join(told, ", "))
 }
 
 // Conclude compares what was said last with the settlement reports, and everything about accounts
@@ -121,13 +122,10 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 	defer j.mu.Unlock()
 	j.concludeStates()
 	j.concludeOrders()
-	if err := j.concludeAccounts(client); err != nil {
+	if err := j.concludeClaims(client); err != nil {
 		return Verdict{}, err
 	}
-	if err := j.concludeDays(client); err != nil {
-		return Verdict{}, err
-	}
-	j.verdict.Payments = len(j.kept)
+	j.verdict.Told[toldPayments] = len(j.kept)
 	j.verdict.Clean = j.verdict.ContradictionCount == 0 && j.verdict.NotCompared == 0
 	slices.SortStableFunc(j.verdict.Contradictions, func(x, y Contradiction) int { return cmp.Compare(x.Subject, y.Subject) })
 	return j.verdict, nil
@@ -138,7 +136,7 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 func (j *Judge) TakeFunds(funds []int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.verdict.Funds++
+	j.verdict.Told[toldFunds]++
 	if j.funds == nil {
 		j.funds = funds
 	}
@@ -147,6 +145,13 @@ func (j *Judge) TakeFunds(funds []int64) {
 			j.contradict(fmt.Sprintf("bank %d", bank), fmt.Sprintf("reserve + transit − books is %d centavos, at first it was %d", funds[bank], j.funds[bank]), "", "")
 		}
 	}
+}
+
+// count adds to what was told.
+func (j *Judge) count(kind string, n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.verdict.Told[kind] += n
 }
 
 // contradict adds a contradiction. The caller holds the lock.

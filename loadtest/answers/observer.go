@@ -65,7 +65,10 @@ func (o *Observer) read() {
 			return
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			if !o.isNext(r) {
+			o.mu.Lock()
+			isNew := r.Offset >= o.next[r.Topic][r.Partition].At // a client whose broker restarts reads some again
+			o.mu.Unlock()
+			if !isNew {
 				return
 			}
 			if r.Topic == stream.DeadLetters {
@@ -76,23 +79,11 @@ func (o *Observer) read() {
 			} else {
 				o.report(r)
 			}
-			o.passed(r)
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.next[r.Topic][r.Partition] = kadm.Offset{At: r.Offset + 1}
 		})
 	}
-}
-
-// isNext reports whether a record was not read before: a client whose broker restarts reads some
-// again.
-func (o *Observer) isNext(r *kgo.Record) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return r.Offset >= o.next[r.Topic][r.Partition].At
-}
-
-func (o *Observer) passed(r *kgo.Record) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.next[r.Topic][r.Partition] = kadm.Offset{At: r.Offset + 1}
 }
 
 // report takes a settlement report.
@@ -107,7 +98,7 @@ func (o *Observer) report(r *kgo.Record) {
 	}
 	outcome := Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
 	o.judge.reportedTo(r, &report)
-	o.judge.ended(order{id, report.AmountCentavos}, outcome.Settled)
+	o.judge.learn(order{id, report.AmountCentavos}, fate{ended: true, settled: outcome.Settled})
 	o.judge.reported(id, r.Timestamp, outcome, &report)
 	if id[0] == 'E' && o.each != nil {
 		o.each(r, id, outcome)

@@ -16,7 +16,7 @@ type order struct {
 	centavos uint64
 }
 
-// fate is what became of an order.
+// fate is what became of an order of a client.
 type fate struct {
 	accepted, ended bool
 	denied, settled bool // the ledger knows the id with other content, it was told; it settled
@@ -31,32 +31,18 @@ func (j *Judge) sending(o order) {
 	}
 }
 
-// accept takes the acknowledgement of an order.
-func (j *Judge) accept(o order) {
+// learn adds to what is known of an order, if it is a client's.
+func (j *Judge) learn(o order, news fate) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if f := j.orders[o]; f != nil && !f.accepted {
-		f.accepted = true
-		j.verdict.Accepted++
+	f := j.orders[o]
+	if f == nil {
+		return
 	}
-}
-
-// deny takes the answer that the ledger knows the id of an order with other content.
-func (j *Judge) deny(o order) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if f := j.orders[o]; f != nil {
-		f.denied = true
+	if news.accepted && !f.accepted {
+		j.verdict.Told[toldAccepted]++
 	}
-}
-
-// ended takes the outcome of an order: a report, or a dead letter.
-func (j *Judge) ended(o order, settled bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if f := j.orders[o]; f != nil {
-		f.ended, f.settled = true, f.settled || settled
-	}
+	*f = fate{f.accepted || news.accepted, f.ended || news.ended, f.denied || news.denied, f.settled || news.settled}
 }
 
 // deadLetter takes a dead letter.
@@ -65,30 +51,24 @@ func (j *Judge) deadLetter(letter *pixv1.DeadLetter) {
 	if message.UnmarshalVT(letter.Payload) != nil {
 		return // no client sent it
 	}
-	o := order{centavos: message.AmountCentavos}
-	text := message.EndToEndId
+	text, centavos := message.EndToEndId, message.AmountCentavos
 	if back := message.ReturnOrder; back != nil {
-		text, o.centavos = back.ReturnId, back.AmountCentavos
+		text, centavos = back.ReturnId, back.AmountCentavos
 	}
 	if id, err := pix.ParsePaymentOrReturnID(text); err == nil {
-		o.id = id
-		j.ended(o, false)
+		j.learn(order{id, centavos}, fate{ended: true})
 	}
 }
 
 // concludeOrders requires an outcome for each order that was accepted. One whose id belongs to other content
 // must not settle.
 func (j *Judge) concludeOrders() {
-	wrong := map[order]string{}
-	for o, f := range j.orders {
-		switch {
+	for _, o := range slices.SortedFunc(maps.Keys(j.orders), func(x, y order) int { return cmp.Compare(x.id.String(), y.id.String()) }) {
+		switch f := j.orders[o]; {
 		case f.accepted && !f.ended:
-			wrong[o] = "it was accepted, and has neither a settlement report nor a dead letter"
+			j.contradict(o.id.String(), "it was accepted, and has neither a settlement report nor a dead letter", "", "")
 		case f.denied && f.settled:
-			wrong[o] = "it settled, and was told that its id belongs to other content"
+			j.contradict(o.id.String(), "it settled, and was told that its id belongs to other content", "", "")
 		}
-	}
-	for _, o := range slices.SortedFunc(maps.Keys(wrong), func(x, y order) int { return cmp.Compare(x.id.String(), y.id.String()) }) {
-		j.contradict(o.id.String(), wrong[o], "", "")
 	}
 }

@@ -183,7 +183,7 @@ func (c *Clients) accompany(ctx context.Context, s *sample, random *rand.Rand) {
 // giveBack lets the receiving bank give back a part of a settled payment, and then reads the
 // payment.
 func (c *Clients) giveBack(ctx context.Context, s *sample, random *rand.Rand) {
-	status, text, err := c.ask(ctx, call{holder: string(s.id.Payer()), method: http.MethodGet, path: statePath(s.id)})
+	status, text, _, err := c.ask(ctx, call{holder: string(s.id.Payer()), path: statePath(s.id)})
 	if err != nil || status != http.StatusOK {
 		return // it was read before, and judged
 	}
@@ -225,13 +225,11 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 	}
 	for {
 		trying, stop := context.WithTimeout(ctx, patience)
-		from := time.Now()
-		status, text, err := c.ask(trying, post)
+		status, text, span, err := c.ask(trying, post)
 		stop()
-		span := Span{From: from, To: time.Now()}
-		accepted := err == nil && status/100 == 2
-		if accepted {
-			c.Judge.accept(s.order)
+		switch {
+		case err == nil && status/100 == 2:
+			c.Judge.learn(s.order, fate{accepted: true})
 			if status == http.StatusOK {
 				if told, err := parseAnswer(text, span); err == nil && told.AmountCentavos > 0 && told.AmountCentavos != s.centavos {
 					c.refuse("%s: POST of %d centavos: the outcome is of other content: %s", s.id, s.centavos, text)
@@ -239,16 +237,13 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 				c.see(s.id, status, text, span)
 			}
 			return true
-		}
-		if s.contested && status == http.StatusConflict && bytes.Contains(text, []byte(`"DUPL"`)) {
-			if s.denied = true; bytes.Contains(text, []byte(`:other-content"`)) { // not only sent: the ledger has it
-				c.Judge.deny(s.order)
-			}
+		case s.contested && status == http.StatusConflict && bytes.Contains(text, []byte(`"DUPL"`)):
+			s.denied = true
+			c.Judge.learn(s.order, fate{denied: bytes.Contains(text, []byte(`:other-content"`))}) // else it was sent, and the ledger may not have it
 			return false
-		}
-		if clockBehind(status, text) {
+		case clockBehind(status, text):
 			c.refuseInCalm("%s: POST: %d: %s", s.id, status, text)
-		} else if !unavailable(status, err) {
+		case !unavailable(status, err):
 			c.refuse("%s: POST: %d: %s", s.id, status, text)
 			return false
 		}
@@ -276,7 +271,7 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 		body.Write(s.body)
 		body.WriteByte('\n')
 	}
-	status, text, err := c.ask(ctx, call{holder: string(payments[0].id.Payer()), method: http.MethodPost, path: "/v1/payments:batch", body: body.Bytes()})
+	status, text, _, err := c.ask(ctx, call{holder: string(payments[0].id.Payer()), method: http.MethodPost, path: "/v1/payments:batch", body: body.Bytes()})
 	if status == http.StatusOK {
 		c.readBatch(text, err == nil, accepted)
 	} else if !unavailable(status, err) {
@@ -284,7 +279,7 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 	}
 	for i, s := range payments {
 		if accepted[i] {
-			c.Judge.accept(s.order)
+			c.Judge.learn(s.order, fate{accepted: true})
 		}
 	}
 	return accepted

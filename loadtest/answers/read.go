@@ -1,27 +1,32 @@
 package answers
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
 
 // read reads the state of a payment or return. It reports whether there was an answer.
 func (c *Clients) read(ctx context.Context, id pix.EndToEndID) bool {
-	from := time.Now()
-	status, text, err := c.ask(ctx, call{holder: string(id.Payer()), method: http.MethodGet, path: statePath(id)})
+	status, text, span, err := c.ask(ctx, call{holder: string(id.Payer()), path: statePath(id)})
 	if unavailable(status, err) {
 		return false
 	}
-	c.see(id, status, text, Span{From: from, To: time.Now()})
+	c.see(id, status, text, span)
 	return true
 }
 
@@ -70,25 +75,12 @@ func (c *Clients) readToTheEnd(ctx context.Context, id pix.EndToEndID) {
 }
 
 // stream reads one stream of events. It reports whether the payment has ended.
-func (c *Clients) stream(ctx context.Context, id pix.EndToEndID) (ended bool) {
-	patience := ctx
-	ctx, cancel := context.WithTimeout(ctx, streamFor)
+func (c *Clients) stream(patience context.Context, id pix.EndToEndID) (ended bool) {
+	ctx, cancel := context.WithTimeout(patience, streamFor)
 	defer cancel()
 	from := time.Now()
-	response, err := c.do(ctx, &c.streams, call{holder: string(id.Payer()), method: http.MethodGet, path: "/v1/payments/" + id.String() + "/events"})
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		if !unavailable(response.StatusCode, nil) {
-			c.refuse("%s: GET events: %d", id, response.StatusCode)
-			return true
-		}
-		return false
-	}
 	var before *answer
-	_ = events(io.LimitReader(response.Body, answerMax), func(_, data string) bool {
+	_ = c.followEvents(ctx, call{holder: string(id.Payer()), path: statePath(id) + "/events"}, func(_, data string) bool {
 		if data == "" {
 			return true
 		}
@@ -110,12 +102,12 @@ func (c *Clients) stream(ctx context.Context, id pix.EndToEndID) (ended bool) {
 }
 
 // followOn follows the settlements of a participant until the context ends, as a client that hangs
-// up now and then, and sometimes loses its last steps.
+// up now and then, and sometimes loses what it read last.
 func (c *Clients) followOn(ctx context.Context, bank pix.ISPB, random *rand.Rand) {
 	for ctx.Err() == nil {
 		_ = c.follow(ctx, bank, time.Duration(1+random.Int64N(int64(streamFor))), func() bool { return false })
 		if random.IntN(4) == 0 {
-			c.Judge.lose(bank, random.IntN(recentMax/2))
+			c.Judge.lose(bank)
 		}
 		again(ctx)
 	}
@@ -125,8 +117,8 @@ func (c *Clients) followOn(ctx context.Context, bank pix.ISPB, random *rand.Rand
 func (c *Clients) followToTheEnd(ctx context.Context, bank pix.ISPB) {
 	ctx, cancel := context.WithTimeout(ctx, finishMax)
 	defer cancel()
-	for c.Judge.untold(bank) > 0 {
-		_ = c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.untold(bank) == 0 })
+	for c.Judge.untold(bank) {
+		_ = c.follow(ctx, bank, requestTimeout, func() bool { return !c.Judge.untold(bank) })
 		if !again(ctx) {
 			return
 		}
@@ -138,39 +130,17 @@ func (c *Clients) followToTheEnd(ctx context.Context, bank pix.ISPB) {
 func (c *Clients) follow(ctx context.Context, bank pix.ISPB, longest time.Duration, enough func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	get := call{holder: string(bank), method: http.MethodGet, path: "/v1/settlements?participant=" + string(bank)}
+	get := call{holder: string(bank), path: "/v1/settlements?participant=" + string(bank)}
 	if at := c.Judge.position(bank); at != "" {
 		get.header = map[string]string{"Last-Event-ID": at}
 	}
-	response, err := c.do(ctx, &c.streams, get)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		if !unavailable(response.StatusCode, nil) {
-			c.refuse("settlements of %s: %d", bank, response.StatusCode)
-		}
-		return fmt.Errorf("its status is %s", response.Status)
-	}
-	stopped := false
-	err = events(response.Body, func(id, data string) bool {
-		if data == "" {
-			c.Judge.passed(bank, id)
-		} else if err := c.Judge.tell(bank, id, data); err != nil {
+	return c.followEvents(ctx, get, func(id, data string) bool {
+		if err := c.Judge.tell(bank, id, data); err != nil {
 			c.refuse("settlements of %s: the event %q: %v", bank, data, err)
 			return false
 		}
-		stopped = enough()
-		return !stopped
+		return !enough()
 	})
-	if err != nil && ctx.Err() == nil { // a producer that ends a stream itself does so in order
-		c.refuseInCalm("settlements of %s: the stream breaks off: %v", bank, err)
-	}
-	if !stopped {
-		return errors.New("the stream breaks off")
-	}
-	return nil
 }
 
 var pageLimits = []int{1, 2, 3, 5, 7, 20, 100}
@@ -182,56 +152,49 @@ const pagesMax = 20
 // reports whether it was answered.
 func (c *Clients) readStatement(ctx context.Context, account pix.Account, limit, pages int) bool {
 	r := reading{account: account, asked: time.Now()}
-	cursor := ""
-	for page := 1; ; page++ {
-		path := fmt.Sprintf("/v1/accounts/%s/statement?limit=%d", accountName(account), limit)
+	for number, cursor := 1, ""; ; number++ {
+		path := fmt.Sprintf("/v1/accounts/%s/statement?limit=%d", account, limit)
 		if cursor != "" {
 			path += "&cursor=" + url.QueryEscape(cursor)
 		}
-		status, text, err := c.ask(ctx, call{holder: string(account.ISPB), method: http.MethodGet, path: path})
-		for unavailable(status, err) && again(ctx) {
-			status, text, err = c.ask(ctx, call{holder: string(account.ISPB), method: http.MethodGet, path: path})
+		var page struct {
+			Lines []statementLine `json:"lines"`
+			Next  string          `json:"next_cursor"`
 		}
-		if unavailable(status, err) {
-			return false
+		_, told, right := c.get(ctx, string(account.ISPB), path, http.StatusOK, &page)
+		for !told && again(ctx) {
+			_, told, right = c.get(ctx, string(account.ISPB), path, http.StatusOK, &page)
 		}
-		lines, next, err := parseStatement(text)
-		if status != http.StatusOK || err != nil || len(lines) > limit {
-			c.refuse("%s: %d: %d lines (%v)", path, status, len(lines), err)
+		if !right {
+			return told
+		}
+		if len(page.Lines) > limit {
+			c.refuse("%s: %d lines", path, len(page.Lines))
 			return true
 		}
-		r.lines = append(r.lines, lines...)
-		if r.complete = next == ""; r.complete || page == pages || next == cursor { // the same page for ever is judged, too
-			c.Judge.takeReading(r)
+		r.lines = append(r.lines, page.Lines...)
+		if r.complete = page.Next == ""; r.complete || number == pages || page.Next == cursor { // the same page for ever is judged, too
+			c.Judge.count(toldLines, len(r.lines))
+			c.Judge.takeClaim(toldStatements, ledger.CustomerAccount(account), r.conclude)
 			return true
 		}
-		cursor = next
+		cursor = page.Next
 	}
 }
 
 // readBalance reads the balance of an account. It reports whether it was answered.
-func (c *Clients) readBalance(ctx context.Context, account pix.Account) bool {
-	b := balance{account: account, Span: Span{From: time.Now()}}
-	status, text, err := c.ask(ctx, call{holder: string(account.ISPB), method: http.MethodGet, path: "/v1/accounts/" + accountName(account)})
-	if unavailable(status, err) {
-		return false
+func (c *Clients) readBalance(ctx context.Context, account pix.Account) (told bool) {
+	b, right := balance{account: account}, false
+	b.Span, told, right = c.get(ctx, string(account.ISPB), "/v1/accounts/"+account.String(), http.StatusOK, &b)
+	if right {
+		c.Judge.takeClaim(toldBalances, ledger.CustomerAccount(account), b.conclude)
 	}
-	b.To = time.Now()
-	if err := json.Unmarshal(text, &b); status != http.StatusOK || err != nil {
-		c.refuse("balance of %s: %d: %s (%v)", accountName(account), status, text, err)
-		return true
-	}
-	c.Judge.takeBalance(b)
-	return true
+	return told
 }
 
 // readParticipants gives reserve, transit and books of all participants, which are of one instant, to the
 // judge.
 func (c *Clients) readParticipants(ctx context.Context) {
-	status, text, err := c.ask(ctx, call{method: http.MethodGet, path: fmt.Sprintf("/v1/participants?limit=%d", min(c.Population.Banks, 1000))})
-	if unavailable(status, err) {
-		return
-	}
 	type held struct {
 		Posted int64 `json:"posted_centavos"`
 	}
@@ -245,19 +208,112 @@ func (c *Clients) readParticipants(ctx context.Context) {
 			} `json:"three_leg_invariant"`
 		}
 	}
-	if err := json.Unmarshal(text, &page); status != http.StatusOK || err != nil {
-		c.refuse("participants: %d: %s (%v)", status, text, err)
+	if _, _, right := c.get(ctx, keys.CentralBank, fmt.Sprintf("/v1/participants?limit=%d", min(c.Population.Banks, 1000)), http.StatusOK, &page); !right {
 		return
 	}
 	funds := make([]int64, len(page.Participants))
 	for i, p := range page.Participants {
 		if p.ISPB != c.Population.Bank(i) || !p.Books.Holds {
-			c.refuse("participants: the books of %s do not hold, or it is in another's place: %s", p.ISPB, text)
+			c.refuse("participants: the books of %s do not hold, or it is in another's place: %+v", p.ISPB, p)
 			return
 		}
 		funds[i] = p.Reserve.Posted + p.Transit.Posted - p.Books.Centavos
 	}
 	if len(funds) == c.Population.Banks {
 		c.Judge.TakeFunds(funds)
+	}
+}
+
+// readOwn asks for all that a guest's bank may see of itself, and for what is another's. It must see its own and no more.
+func (c *Clients) readOwn(ctx context.Context, bank pix.ISPB, stranger pix.Account) {
+	type page struct {
+		Accounts []bankAccount
+		Acts     []struct{ Participant string }
+		ISPB     string
+	}
+	ask := func(path string, want int) (p page, right bool) {
+		_, _, right = c.get(ctx, string(bank), path, want, &p)
+		return p, right
+	}
+	of := "/v1/participants/" + string(bank)
+	var want []bankAccount
+	for _, a := range c.Guests {
+		want = append(want, bankAccount{string(a.ISPB), a.Branch, a.Number})
+	}
+	if p, right := ask(of+"/accounts", http.StatusOK); right && !slices.Equal(p.Accounts, want) {
+		c.refuse("the accounts of %s are %.300v, not %v", bank, fmt.Sprint(p.Accounts), want)
+	}
+	isOthers := func(a struct{ Participant string }) bool { return a.Participant != string(bank) }
+	if p, right := ask(of+"/acts?limit=1000", http.StatusOK); right && slices.ContainsFunc(p.Acts, isOthers) {
+		c.refuse("among the acts of %s are those of others: %.300v", bank, fmt.Sprint(p.Acts))
+	}
+	if p, right := ask(of, http.StatusOK); right && p.ISPB != string(bank) {
+		c.refuse("%s is told of %s", bank, p.ISPB)
+	}
+	if c.Keys[string(bank)] == "" { // anybody may see everything
+		return
+	}
+	others := "/v1/accounts/" + stranger.String()
+	for _, path := range []string{"/v1/participants", "/v1/acts", "/v1/participants/" + string(stranger.ISPB) + "/accounts", others, others + "/statement"} {
+		ask(path, http.StatusForbidden)
+	}
+}
+
+// ReadDays reads the statements of all banks, twice, from the day in which the ledger began until
+// now by its own clock.
+func (c *Clients) ReadDays(ctx context.Context, client tigerbeetle.Client) error {
+	var span [2]time.Time // of the first and the last transfer
+	for last := range span {
+		found, err := client.QueryTransfers(tb.QueryFilter{Ledger: ledger.Ledger, Limit: 1, Flags: tb.QueryFilterFlags{Reversed: last == 1}.ToUint32()})
+		if err != nil || len(found) == 0 {
+			return fmt.Errorf("the ledger has %d transfers (%w)", len(found), err)
+		}
+		span[last] = ledgerTime(found[0].Timestamp)
+	}
+	for _, bank := range c.banks() {
+		for day := pix.DayOf(span[0]); day.Begins().Before(span[1]); day = day.Next() {
+			until := span[1]
+			if ends := day.Next().Begins(); ends.Before(until) {
+				until = ends
+			}
+			text, err := c.readDay(ctx, bank, day, until)
+			if err != nil {
+				return err
+			}
+			again, err := c.readDay(ctx, bank, day, until)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(text, again) {
+				c.refuse("the statement of %s for %v was not the same when it was read again", bank, day)
+			}
+			c.Judge.takeClaim(ToldDays, ledger.ReserveAccount(bank), dayReading{bank, day, until, text}.conclude)
+		}
+	}
+	return nil
+}
+
+// readDay reads one statement, until it is whole.
+func (c *Clients) readDay(ctx context.Context, bank pix.ISPB, day pix.Day, until time.Time) ([]byte, error) {
+	path := fmt.Sprintf("/v1/participants/%s/statements/%v?format=csv&until=%s", bank, day, url.QueryEscape(until.Format(time.RFC3339Nano)))
+	for {
+		response, err := c.do(ctx, &c.streams, call{holder: keys.CentralBank, path: path})
+		if err == nil {
+			var text []byte
+			text, err = io.ReadAll(response.Body)
+			response.Body.Close()
+			switch {
+			case err != nil: // it broke off
+			case response.StatusCode == http.StatusOK:
+				return text, nil
+			case response.StatusCode != http.StatusConflict && !unavailable(response.StatusCode, nil): // the day ends soon by the ledger's clock
+				return nil, fmt.Errorf("%s: %d %s", path, response.StatusCode, text)
+			default:
+				err = fmt.Errorf("%d %s", response.StatusCode, text)
+			}
+		}
+		if !again(ctx) {
+			return nil, fmt.Errorf("%s was not answered: %w", path, err)
+		}
 	}
 }

@@ -1,10 +1,9 @@
 package answers
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -21,10 +20,9 @@ import (
 // journal is what a client keeps of its participant's settlements stream: each event, as it came.
 // After a break it goes on from its last event, so a journal misses nothing and has nothing twice.
 type journal struct {
-	bank    pix.ISPB
 	begin   place // reading from here again tells everything
+	saved   place // where the last stream began: a client that crashes goes on from here
 	at      place // the end
-	recent  []place
 	told    []settlement
 	reports []report // what it must hold, in the order of the observer
 	least   int      // how many of them it must hold, as soon as the ledger was asked
@@ -36,20 +34,20 @@ type place struct {
 	events int
 }
 
-// recentMax bounds the events that a client may lose in a crash and read again.
-const recentMax = 100
-
-// settlement is an event of the stream, or the report from which it is made. The hash is of all
-// that it says.
+// settlement is an event of the stream, or the report from which it is made.
 type settlement struct {
-	id   pix.EndToEndID // or of a return
-	at   int64          // when the report was written, in Unix ms
-	says string         // settled, or the reason
-	hash uint64
+	EndToEndID string      `json:"end_to_end_id"` // or of a return
+	Original   string      `json:"original_end_to_end_id"`
+	Status     string      `json:"status"`
+	ReasonCode string      `json:"reason_code"`
+	Payer      bankAccount `json:"payer"`
+	Payee      bankAccount `json:"payee"`
+	Centavos   uint64      `json:"amount_centavos"`
+	ReportedAt time.Time   `json:"reported_at"` // UTC, in ms
 }
 
 func (s settlement) String() string {
-	return fmt.Sprintf("%s reported %s: %s", s.id, time.UnixMilli(s.at).UTC().Format(timeOfDay), s.says)
+	return fmt.Sprintf("%s reported %s: %s %s", s.EndToEndID, s.ReportedAt.Format(timeOfDay), s.Status, s.ReasonCode)
 }
 
 // report is a settlement report that concerns a participant.
@@ -57,7 +55,6 @@ type report struct {
 	settlement
 	partition int32
 	offset    int64
-	centavos  uint64
 	// asPayee: the participant is only the payee's bank of a rejected payment. It is told if money
 	// was held.
 	asPayee bool
@@ -65,99 +62,59 @@ type report struct {
 	optional bool
 }
 
-// settlementBody is the data of an event.
-type settlementBody struct {
-	EndToEndID string       `json:"end_to_end_id"`
-	Original   string       `json:"original_end_to_end_id"`
-	Status     string       `json:"status"`
-	ReasonCode string       `json:"reason_code"`
-	Payer      *bankAccount `json:"payer"`
-	Payee      *bankAccount `json:"payee"`
-	Centavos   uint64       `json:"amount_centavos"`
-	ReportedAt time.Time    `json:"reported_at"`
-}
-
-func (b settlementBody) settlement() settlement {
-	s := settlement{at: b.ReportedAt.UnixMilli(), says: cmp.Or(b.ReasonCode, b.Status)}
-	copy(s.id[:], b.EndToEndID)
-	hash := fnv.New64a()
-	fmt.Fprintln(hash, b.EndToEndID, b.Original, b.Status, b.ReasonCode, b.Centavos, s.at)
-	for _, account := range []*bankAccount{b.Payer, b.Payee} {
-		if account != nil {
-			fmt.Fprint(hash, *account)
-		}
-		fmt.Fprintln(hash)
-	}
-	s.hash = hash.Sum64()
-	return s
-}
-
 // follow begins the journal of a participant.
 func (j *Judge) follow(bank pix.ISPB) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.journals[bank] = &journal{bank: bank}
+	j.journals[bank] = &journal{}
 }
 
 // banks returns the participants whose streams are followed.
-func (j *Judge) banks() (banks []pix.ISPB) {
+func (j *Judge) banks() []pix.ISPB {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for bank := range j.journals {
-		banks = append(banks, bank)
-	}
-	slices.Sort(banks)
-	return banks
+	return slices.Sorted(maps.Keys(j.journals))
 }
 
-// position returns where a participant's client goes on.
+// position returns where a participant's client goes on, with a new stream.
 func (j *Judge) position(bank pix.ISPB) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.journals[bank].at.cursor
+	o := j.journals[bank]
+	o.saved = o.at
+	return o.at.cursor
 }
 
-// passed takes a cursor of a stream without an event: everything before it was told.
-func (j *Judge) passed(bank pix.ISPB, cursor string) {
+// tell takes a cursor of a stream with an event, or without: everything before it was told.
+func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
+	var s settlement
+	if data != "" {
+		if err := json.Unmarshal([]byte(data), &s); err != nil {
+			return err
+		}
+	}
+	s.ReportedAt = time.UnixMilli(s.ReportedAt.UnixMilli()).UTC()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o := j.journals[bank]
+	if data != "" && s.ReportedAt.UnixMilli() >= j.since.UnixMilli() {
+		o.told = append(o.told, s)
+		j.verdict.Told[toldSettlements]++
+	}
 	o.at = place{cursor, len(o.told)}
 	if o.begin.cursor == "" {
 		o.begin = o.at
 	}
-	o.recent = append(o.recent, o.at)
-	if len(o.recent) > recentMax {
-		o.recent = o.recent[1:]
-	}
-}
-
-// tell takes an event of a stream.
-func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
-	var body settlementBody
-	if err := json.Unmarshal([]byte(data), &body); err != nil {
-		return err
-	}
-	j.mu.Lock()
-	if body.ReportedAt.UnixMilli() >= j.since.UnixMilli() {
-		o := j.journals[bank]
-		o.told = append(o.told, body.settlement())
-		j.verdict.Settlements++
-	}
-	j.mu.Unlock()
-	j.passed(bank, cursor)
 	return nil
 }
 
-// lose makes a client lose its last steps, as in a crash: it reads those events again.
-func (j *Judge) lose(bank pix.ISPB, steps int) {
+// lose makes a client lose what the last stream told, as in a crash: it reads those events again.
+func (j *Judge) lose(bank pix.ISPB) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o := j.journals[bank]
-	if left := len(o.recent) - steps; left > 0 {
-		o.recent = o.recent[:left]
-		o.at = o.recent[left-1]
-		o.told = o.told[:o.at.events]
+	if o.saved.cursor != "" {
+		o.at, o.told = o.saved, o.told[:o.saved.events]
 	}
 }
 
@@ -169,7 +126,7 @@ func (j *Judge) loseAll(bank pix.ISPB) bool {
 	if len(o.told) > readAgainMax {
 		return false
 	}
-	o.at, o.recent, o.told = o.begin, nil, nil
+	o.at, o.told = o.begin, nil
 	return true
 }
 
@@ -183,15 +140,14 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 	if message.AmountCentavos > math.MaxInt64 { // clients may read amounts as signed integers
 		return
 	}
-	body := settlementBody{
+	r := report{partition: record.Partition, offset: record.Offset, settlement: settlement{
 		EndToEndID: message.EndToEndId, Original: message.OriginalEndToEndId, Status: "rejected", ReasonCode: message.ReasonCode,
-		Payer: accountOf(message.Payer), Payee: accountOf(message.Payee), Centavos: message.AmountCentavos, ReportedAt: record.Timestamp,
-	}
+		Payer: accountOf(message.Payer), Payee: accountOf(message.Payee), Centavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
+	}}
 	settled := message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	if settled {
-		body.Status = "settled"
+		r.Status = "settled"
 	}
-	r := report{settlement: body.settlement(), partition: record.Partition, offset: record.Offset, centavos: body.Centavos}
 	payer, payee := pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())
 	isReturn := false
 	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
@@ -210,11 +166,11 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 	}
 }
 
-func accountOf(account *pixv1.Account) *bankAccount {
-	if account == nil {
-		return nil
-	}
-	return &bankAccount{account.Ispb, account.Branch, account.Number}
+// ids returns how the ledger names the payment or return. Reports with malformed ids concern no participant.
+func (r report) ids() ledger.PaymentIDs {
+	var id pix.EndToEndID
+	copy(id[:], r.EndToEndID)
+	return ledger.IDsOf(id)
 }
 
 // lookUpHolds asks the ledger for which rejected payments money was held, and keeps only the
@@ -227,8 +183,7 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 	for _, o := range j.journals {
 		for _, r := range o.reports {
 			if r.asPayee {
-				of := ledger.IDsOf(r.id)
-				ids = append(ids, of.Pending(1), of.Verdict())
+				ids = append(ids, r.ids().Pending(1), r.ids().Verdict())
 			}
 		}
 	}
@@ -244,31 +199,30 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 	}
 	for _, o := range j.journals {
 		o.reports = slices.DeleteFunc(o.reports, func(r report) bool {
-			_, held := transfers[ledger.IDsOf(r.id).Pending(1)]
-			return r.asPayee && !held
+			return r.asPayee && transfers[r.ids().Pending(1)].Timestamp == 0
 		})
 		o.least = len(o.reports)
 		for i := range o.reports {
-			r := &o.reports[i]
-			if !r.asPayee {
-				continue
-			}
-			of := ledger.IDsOf(r.id)
-			hold, verdict := transfers[of.Pending(1)], transfers[of.Verdict()]
-			// Another engine may hold what this one has looked up and refuses. A hold that is older is one that
-			// the look-up had to find.
-			refused := verdict.PendingID != hold.ID && r.says != pix.ReasonPayeePSPSilent.String()
-			raced := refused && verdict.Timestamp < hold.Timestamp+uint64(raceMax)
-			if raced && hold.Timestamp < verdict.Timestamp {
-				j.verdict.Raced++
-			}
-			r.optional = raced || hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.centavos //nolint:gosec // an amount
-			if r.optional {
-				o.least--
+			if r := &o.reports[i]; r.asPayee {
+				hold, verdict := transfers[r.ids().Pending(1)], transfers[r.ids().Verdict()]
+				raced := r.raced(hold, verdict)
+				if raced && hold.Timestamp < verdict.Timestamp {
+					j.verdict.Told[toldRaced]++
+				}
+				r.optional = raced || hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.Centavos //nolint:gosec // an amount
+				if r.optional {
+					o.least--
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// raced reports whether another engine may have held what this one has looked up and refuses. A hold that is older
+// is one that the look-up had to find.
+func (r report) raced(hold, verdict tb.Transfer) bool {
+	return verdict.PendingID != hold.ID && r.ReasonCode != pix.ReasonPayeePSPSilent.String() && verdict.Timestamp < hold.Timestamp+uint64(raceMax)
 }
 
 // raceMax is how long after another engine's hold a refusal may be written that was decided before it.
@@ -278,25 +232,22 @@ const raceMax = 25 * time.Second
 // eventsMax is the most that one request to the ledger may hold or return.
 const eventsMax = 8189
 
-// untold returns how many settlements a participant was not told yet, at least.
-func (j *Judge) untold(bank pix.ISPB) int {
+// untold reports whether a participant was not told of each settlement yet.
+func (j *Judge) untold(bank pix.ISPB) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o := j.journals[bank]
-	if left := o.least - len(o.told); left > 0 {
-		return left
+	if len(o.told) < o.least { // in most cases, and fast
+		return true
 	}
 	told := map[settlement]int{}
 	for _, s := range o.told {
 		told[s]++
 	}
-	left := 0
-	for _, r := range o.reports {
-		if told[r.settlement]--; told[r.settlement] < 0 && !r.optional {
-			left++
-		}
-	}
-	return left
+	return slices.ContainsFunc(o.reports, func(r report) bool {
+		told[r.settlement]--
+		return told[r.settlement] < 0 && !r.optional
+	})
 }
 
 // concludeStream compares what a participant was told with the reports that concern it.

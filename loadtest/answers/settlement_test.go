@@ -67,7 +67,7 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 			j := NewJudge(1, 0)
 			j.follow(population.Bank(1))
 			o := j.journals[population.Bank(1)]
-			o.reports = []report{{settlement: settlement{id: id, at: time.Now().Add(time.Minute).UnixMilli(), says: cmp.Or(c.receipt, pix.ReasonPayeeBlocked).String()}, centavos: 5, asPayee: true}}
+			o.reports = []report{{settlement: settlement{EndToEndID: id.String(), ReasonCode: cmp.Or(c.receipt, pix.ReasonPayeeBlocked).String(), Centavos: 5}, asPayee: true}}
 			kit.Must(t, j.lookUpHolds(client))
 			if kept := len(o.reports) == 1; kept != c.kept || kept && o.reports[0].optional != c.optional {
 				t.Errorf("the reports are %+v", o.reports)

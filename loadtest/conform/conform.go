@@ -20,7 +20,6 @@ import (
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
-	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // Config says which bank is tried, and how.
@@ -96,7 +95,8 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	if c.payer == c.Bank {
 		c.payer = "10000002"
 	}
-	if err := c.connect(ctx); err != nil {
+	err := c.connect(ctx)
+	if err != nil {
 		return nil, err
 	}
 	defer c.client.Close()
@@ -116,20 +116,12 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	report := &Report{}
 	answers := true
 	for i, check := range checks {
-		line := Line{Check: check.name, Section: check.section}
-		switch {
-		case !answers:
-			line.Skipped = "the bank answers nothing"
-		case check.starts && len(config.Command) == 0:
-			line.Skipped = "give the bank's command behind --, so that it can be started and killed"
-		default:
+		line := Line{Check: check.name, Section: check.section, Skipped: "the bank answers nothing"}
+		if answers {
 			config.Log("%s …", check.name)
-			wrong, err := check.try(ctx, c)
-			var why untried
-			if err != nil && !errors.As(err, &why) {
+			if line, err = c.try(ctx, line, check.ask, check.try); err != nil {
 				return nil, err
 			}
-			line.Wrong, line.Skipped = wrong, string(why)
 		}
 		report.Lines = append(report.Lines, line)
 		answers = answers && (i == 0 || len(c.responses) > 0) // who misses the first may read from the end
@@ -139,11 +131,6 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 		return nil, err
 	}
 	report.Lines = append(report.Lines, c.judge()...)
-	line, err := c.judgeStrays(ctx)
-	if err != nil {
-		return nil, err
-	}
-	report.Lines = append(report.Lines, line)
 	report.Questions = len(c.questions)
 	for _, responses := range c.responses {
 		report.Responses += len(responses)
@@ -151,7 +138,24 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	return report, nil
 }
 
-// judge holds all responses against the rules.
+// try carries out a check. An error says that it told nothing about the bank.
+func (c *counterpart) try(ctx context.Context, line Line, ask func(*counterpart) []*question, try func(context.Context, *counterpart) error) (Line, error) {
+	var err error
+	if ask != nil {
+		err = c.answered(ctx, ask(c)...)
+	} else {
+		err = try(ctx, c)
+	}
+	var wrong fault
+	var why untried
+	if err != nil && !errors.As(err, &wrong) && !errors.As(err, &why) {
+		return line, err
+	}
+	line.Wrong, line.Skipped = wrong, string(why)
+	return line, nil
+}
+
+// judge holds all responses against the rules, and what else the bank wrote.
 func (c *counterpart) judge() (lines []Line) {
 	for _, rule := range rules {
 		line := Line{Check: rule.name, Section: rule.section}
@@ -171,74 +175,24 @@ func (c *counterpart) judge() (lines []Line) {
 		}
 		lines = append(lines, line)
 	}
-	return lines
+	return append(lines, c.judgeStrays())
 }
 
 // judgeStrays tells what else the bank wrote. It may answer what an engine, or an earlier run, asked.
-func (c *counterpart) judgeStrays(ctx context.Context) (Line, error) {
+func (c *counterpart) judgeStrays() Line {
 	line := Line{Check: "writes nothing else", Section: "topics"}
-	if len(c.responses) == 0 {
-		line.Skipped = "there is no response"
-		return line, nil
-	}
-	c.strays = slices.DeleteFunc(c.strays, func(s stray) bool { return !c.writers[s.record.ProducerID] })
-	if len(c.strays) == 0 {
-		return line, nil
-	}
-	asked, err := c.askedByOthers(ctx)
-	if err != nil {
-		return line, err
-	}
 	for _, s := range c.strays {
-		if s.err != nil || !asked[s.EndToEndId] {
-			line.Wrong = append(line.Wrong, s.String())
+		if !c.writers[s.record.ProducerID] {
+			continue
+		}
+		if s.err == nil {
+			_, s.err = pix.ParsePaymentOrReturnID(s.EndToEndId)
+		}
+		if s.err != nil {
+			line.Wrong = append(line.Wrong, fmt.Sprintf("partition %d, offset %d responds to nothing that can be asked: %v", s.record.Partition, s.record.Offset, s.err))
 		}
 	}
-	return line, nil
-}
-
-func (s *stray) String() string {
-	if s.err != nil {
-		return fmt.Sprintf("partition %d, offset %d is no AuthorizationResponse: %v", s.record.Partition, s.record.Offset, s.err)
-	}
-	return fmt.Sprintf("partition %d, offset %d responds to %.40q, which nobody asked it", s.record.Partition, s.record.Offset, s.EndToEndId)
-}
-
-// askedByOthers reads every question to the bank that Kafka still has.
-func (c *counterpart) askedByOthers(ctx context.Context) (map[string]bool, error) {
-	admin := kadm.NewClient(c.client)
-	starts, err := admin.ListStartOffsets(ctx, stream.AuthorizationRequests)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", stream.AuthorizationRequests, err)
-	}
-	reader, err := c.reader(starts)
-	if err != nil {
-		return nil, err
-	}
-	defer reader.Close()
-	asked, next := map[string]bool{}, map[int32]int64{}
-	starts.Each(func(o kadm.ListedOffset) { next[o.Partition] = o.Offset })
-	ends, err := admin.ListCommittedOffsets(ctx, stream.AuthorizationRequests)
-	if err != nil {
-		return nil, err
-	}
-	return asked, read(ctx, reader, c.Within, func() bool { return reached(ends, next) }, func(record *kgo.Record) {
-		next[record.Partition] = record.Offset + 1
-		var q pixv1.AuthorizationRequest
-		if !record.Attrs.IsControl() && q.UnmarshalVT(record.Value) == nil && q.GetPayee().GetIspb() == string(c.Bank) {
-			asked[q.EndToEndId] = true
-		}
-	})
-}
-
-// reached reports whether everything below the ends was read.
-func reached(ends kadm.ListedOffsets, next map[int32]int64) bool {
-	all := true
-	ends.Each(func(end kadm.ListedOffset) { all = all && next[end.Partition] >= end.Offset })
-	return all
+	return line
 }
 
 // drain reads what was written until now.
@@ -247,12 +201,11 @@ func (c *counterpart) drain(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", stream.AuthorizationResponses, err)
 	}
-	return c.read(ctx, c.Within, func() bool { return reached(ends, c.next) })
-}
-
-// reader reads from these offsets. Control records count too, so that the end can be reached.
-func (c *counterpart) reader(from kadm.ListedOffsets) (*kgo.Client, error) {
-	return c.connection(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumePartitions(from.KOffsets()))
+	return c.read(ctx, c.Within, func() bool {
+		reached := true
+		ends.Each(func(end kadm.ListedOffset) { reached = reached && c.next[end.Partition] >= end.Offset })
+		return reached
+	})
 }
 
 // connection writes as an engine does: without compression, which not every client can unpack.
@@ -274,7 +227,8 @@ func (c *counterpart) connect(ctx context.Context) error {
 	}
 	ends.Each(func(end kadm.ListedOffset) { c.next[end.Partition] = end.Offset })
 	c.partitions = int32(len(c.next))
-	c.client, err = c.reader(ends)
+	// Control records count too, so that the end can be reached.
+	c.client, err = c.connection(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumePartitions(ends.KOffsets()))
 	return err
 }
 
@@ -285,23 +239,19 @@ func (c *counterpart) send(ctx context.Context, records ...*kgo.Record) error {
 
 // read takes what the bank has written, for a time or until it is enough.
 func (c *counterpart) read(ctx context.Context, within time.Duration, enough func() bool) error {
-	return read(ctx, c.client, within, enough, c.take)
-}
-
-func read(ctx context.Context, client *kgo.Client, within time.Duration, enough func() bool, take func(*kgo.Record)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for !enough() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		fetches := client.PollFetches(ctx)
+		fetches := c.client.PollFetches(ctx)
 		for _, failed := range fetches.Errors() {
 			if !errors.Is(failed.Err, context.DeadlineExceeded) {
 				return fmt.Errorf("cannot read %s: %w", failed.Topic, failed.Err)
 			}
 		}
-		fetches.EachRecord(take)
+		fetches.EachRecord(c.take)
 	}
 	return nil
 }
@@ -320,20 +270,20 @@ func (c *counterpart) take(record *kgo.Record) {
 	c.strays = append(c.strays, stray{r, err})
 }
 
-// answered asks questions. It returns those without a new response in time.
-func (c *counterpart) answered(ctx context.Context, questions ...*question) (wrong []string, err error) {
+// answered asks questions. It returns as a fault those without a new response in time.
+func (c *counterpart) answered(ctx context.Context, questions ...*question) error {
 	before := make([]int, len(questions))
-	records := make([]*kgo.Record, len(questions))
 	for i, q := range questions {
-		before[i], records[i] = len(c.responses[q.EndToEndId]), q.record()
+		before[i] = len(c.responses[q.EndToEndId])
 	}
-	if err := c.send(ctx, records...); err != nil {
-		return nil, err
+	if err := c.send(ctx, recordsOf(questions)...); err != nil {
+		return err
 	}
 	return c.await(ctx, questions, before)
 }
 
-func (c *counterpart) await(ctx context.Context, questions []*question, before []int) (wrong []string, err error) {
+// await waits for more responses than before.
+func (c *counterpart) await(ctx context.Context, questions []*question, before []int) error {
 	open := func() (open int, first *question) {
 		for i, q := range questions {
 			if len(c.responses[q.EndToEndId]) <= before[i] {
@@ -344,14 +294,14 @@ func (c *counterpart) await(ctx context.Context, questions []*question, before [
 		}
 		return open, first
 	}
-	err = c.read(ctx, c.Within, func() bool { n, _ := open(); return n == 0 })
+	err := c.read(ctx, c.Within, func() bool { n, _ := open(); return n == 0 })
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) { // Kafka's fault, or the end, and not the bank's
-		return nil, err
+		return err
 	}
 	if n, q := open(); n > 0 {
-		return []string{fmt.Sprintf("no response within %v to %d of %d questions, such as %s in partition %d", c.Within, n, len(questions), q.EndToEndId, q.partition)}, nil
+		return fault{fmt.Sprintf("no response within %v to %d of %d questions, such as %s in partition %d", c.Within, n, len(questions), q.EndToEndId, q.partition)}
 	}
-	return nil, nil
+	return nil
 }
 
 // groups returns the consumer groups of questions with members that were not there at the last call.

@@ -39,6 +39,20 @@ func (c *counterpart) ask(change ...func(*question)) *question {
 	return q
 }
 
+// aside makes a question whose answer is not awaited, nor judged.
+func (c *counterpart) aside(change ...func(*question)) *question {
+	q := c.ask(change...)
+	delete(c.questions, q.EndToEndId)
+	return q
+}
+
+func recordsOf(questions []*question) (records []*kgo.Record) {
+	for _, q := range questions {
+		records = append(records, q.record())
+	}
+	return records
+}
+
 func (q *question) record() *kgo.Record {
 	value, err := q.MarshalVT()
 	if err != nil {

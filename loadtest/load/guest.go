@@ -15,18 +15,12 @@ var GuestAccounts = []pix.Account{{ISPB: Guest, Branch: "0000", Number: "1"}, {I
 
 // Invite has Guest join with money, a key to the HTTP API, and its accounts.
 func (o *Operator) Invite(key string) error {
-	if err := o.open(accountsOfBank(Guest)...); err != nil {
-		return err
-	}
 	acts := []ledger.Act{
 		{Kind: ledger.Joined, Bank: Guest, ByCentralBank: true},
 		{Kind: ledger.KeyNamed, Bank: Guest, Digest: ledger.ActDigest(keys.DigestOf(key)), ByCentralBank: true},
 		{Kind: ledger.LiquidityIn, Bank: Guest, Centavos: int64(o.Population.ReserveCentavos), ByCentralBank: true}, //nolint:gosec // its range
 	}
 	for _, account := range GuestAccounts {
-		if err := o.open(ledger.CustomerAccount(account)); err != nil {
-			return err
-		}
 		acts = append(acts, ledger.Act{Kind: ledger.AccountOpened, Bank: Guest, Account: account},
 			ledger.Act{Kind: ledger.Deposit, Bank: Guest, Account: account, Centavos: int64(o.Population.DepositCentavos)}) //nolint:gosec // its range
 	}
@@ -36,9 +30,4 @@ func (o *Operator) Invite(key string) error {
 		}
 	}
 	return nil
-}
-
-// accountsOfBank returns the accounts to create when a bank joins.
-func accountsOfBank(bank pix.ISPB) []ledger.AccountID {
-	return []ledger.AccountID{ledger.ReserveAccount(bank), ledger.TransitAccount(bank), ledger.BooksAccount(bank), ledger.AllowanceAccount(bank, ledger.Day), ledger.AllowanceAccount(bank, ledger.Night)}
 }

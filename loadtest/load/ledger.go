@@ -46,21 +46,19 @@ func LedgerHolds(connect func() (tigerbeetle.Client, error)) func(pix.EndToEndID
 	}
 }
 
-// ledgerTime is how a time of the ledger, in UTC, is printed.
-const ledgerTime = "2006-01-02T15:04:05.000Z"
-
 func held(trace ledger.Trace) string {
+	instant := func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 	text := "nothing"
 	if trace.Held() {
-		text = fmt.Sprintf("held at %s", trace.HeldAt().UTC().Format(ledgerTime))
+		text = "held at " + instant(trace.HeldAt())
 	}
 	switch verdict, decided := trace.Verdict(); {
 	case !decided && trace.Held():
-		text += ", no verdict: waits for its bank, or for the timeout at " + trace.ExpiresAt().UTC().Format(ledgerTime)
+		text += ", no verdict: waits for its bank, or for the timeout at " + instant(trace.ExpiresAt())
 	case decided && verdict.Settled:
-		text += ", settled at " + verdict.Time.UTC().Format(ledgerTime)
+		text += ", settled at " + instant(verdict.Time)
 	case decided:
-		text += fmt.Sprintf(", rejected with %v at %s", verdict.Reason, verdict.Time.UTC().Format(ledgerTime))
+		text += fmt.Sprintf(", rejected with %v at %s", verdict.Reason, instant(verdict.Time))
 	}
 	return text
 }

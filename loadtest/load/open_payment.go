@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/mix"
@@ -27,13 +28,10 @@ type openPayment struct {
 	records [messagesMax]record     // of the acknowledged messages
 	letters [messagesMax]pix.Reason // dead letters of the messages
 
-	reports    int
-	first      outcome
-	firstBytes uint64                        // hash of the first report; a repeated report must be equal
-	returns    [mix.ReturnsMax]returnOutcome // by the first index of a return in payment.Returns
-	problem    string                        // what is wrong; empty: nothing
-	excused    bool                          // rejected with a reason that the run allows
-	finished   bool
+	ends     [1 + mix.ReturnsMax]ending // of the payment, and of its returns by their first index in payment.Returns
+	problem  string                     // what is wrong; empty: nothing
+	excused  bool                       // rejected with a reason that the run allows
+	finished bool
 }
 
 // The messages of a payment: the first, the second, and its returns.
@@ -42,11 +40,11 @@ const (
 	messagesMax = firstReturn + mix.ReturnsMax
 )
 
-// returnOutcome is how a return ended.
-type returnOutcome struct {
-	reports    int
-	first      outcome
-	firstBytes uint64
+// ending is how a payment or a return ended.
+type ending struct {
+	reports int
+	first   outcome
+	hash    uint64 // of the first report; a repeated report must be equal
 }
 
 // outcome is what a report says.
@@ -58,74 +56,71 @@ type outcome struct {
 
 func (o outcome) String() string {
 	if o.settled {
-		return "settled"
+		return strings.TrimSpace("settled " + o.reason)
 	}
 	return "rejected " + o.reason
 }
 
-// takeReport compares a report with the one that the case must have.
-func (a *openPayment) takeReport(report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) {
-	a.reports++
-	if a.reports > 1 {
-		if hash != a.firstBytes {
-			a.problem = "two reports with different bytes"
+// wanted is what the report about a payment, or about one of its returns, must say.
+type wanted struct {
+	mix.End
+	centavos     []uint64
+	original     string // of a return
+	payer, payee pix.Account
+}
+
+// wantedOf returns what must be reported about the payment (0) or its returns (from 1 on), if it has an outcome.
+func (a *openPayment) wantedOf(k int, settled bool) wanted {
+	p := a.payment
+	if k == 0 {
+		w := wanted{p.Case.Expectation().End, []uint64{p.First.AmountCentavos}, "", p.Payer, p.Payee}
+		if p.Case == mix.Conflict { // the two messages race, and either may win
+			w.centavos = append(w.centavos, p.Second.AmountCentavos)
 		}
-		return
+		return w
 	}
-	got := outcome{report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, report.ReasonCode, report.AmountCentavos}
-	a.first, a.firstBytes = got, hash
-	expected := a.payment.Case.Expectation()
-	want := outcome{expected.Fate == mix.Settled, expected.Reason.String(), a.payment.First.AmountCentavos}
-	if a.payment.Case == mix.Conflict && got.amountCentavos == a.payment.Second.AmountCentavos {
-		want.amountCentavos = got.amountCentavos // the two messages race, and either may win
+	r := p.Returns[k-1]
+	w := wanted{End: r.Ends, centavos: []uint64{r.AmountCentavos}, original: r.Original}
+	if settled { // else it names no accounts
+		w.payer, w.payee = p.Payee, p.Payer
 	}
-	switch {
-	case expected.Fate == mix.DeadLetter:
-		a.problem = fmt.Sprintf("%v, but it must be a dead letter %s", got, expected.Reason)
-	case got.amountCentavos != want.amountCentavos:
-		a.problem = fmt.Sprintf("the report is about %d centavos, sent were %d", got.amountCentavos, want.amountCentavos)
-	case !names(report.Payer, a.payment.Payer) || !names(report.Payee, a.payment.Payee):
-		a.problem = fmt.Sprintf("the report is about %v to %v, sent was %v to %v", report.Payer, report.Payee, a.payment.Payer, a.payment.Payee)
-	case got == want:
-	case !got.settled && slices.ContainsFunc(allowed, func(r pix.Reason) bool { return r.String() == got.reason }):
-		a.excused = true
-	default:
-		a.problem = fmt.Sprintf("%v, but it must be %s", got, expected.Ending())
+	return w
+}
+
+// wrong notes what is wrong with the payment (0) or one of its returns.
+func (a *openPayment) wrong(k int, format string, arguments ...any) {
+	if a.problem = fmt.Sprintf(format, arguments...); k > 0 {
+		a.problem = fmt.Sprintf("its return %s: %s", a.payment.Returns[k-1].ID, a.problem)
 	}
 }
 
-// takeReturnReport compares a report about the payment's return k with the one that it must
-// have. It reports whether this is the first one.
-func (a *openPayment) takeReturnReport(k int, report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) (isFirst bool) {
-	r, seen := a.payment.Returns[k], &a.returns[k]
-	wrong := func(format string, arguments ...any) {
-		a.problem = fmt.Sprintf("its return %s: %s", r.ID, fmt.Sprintf(format, arguments...))
-	}
-	seen.reports++
-	if seen.reports > 1 {
-		if hash != seen.firstBytes {
-			wrong("two reports with different bytes")
+// takeReport compares a report about the payment (0) or one of its returns with what it must say. It reports whether
+// this is the first one.
+func (a *openPayment) takeReport(k int, report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) (isFirst bool) {
+	e := &a.ends[k]
+	if e.reports++; e.reports > 1 {
+		if hash != e.hash {
+			a.wrong(k, "two reports with different bytes")
 		}
 		return false
 	}
 	got := outcome{report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, report.ReasonCode, report.AmountCentavos}
-	seen.first, seen.firstBytes = got, hash
-	rejected := func(reason pix.Reason) bool { return !got.settled && got.reason == reason.String() }
+	e.first, e.hash = got, hash
+	want := a.wantedOf(k, got.settled)
+	isRejected := func(reason pix.Reason) bool { return !got.settled && got.reason == reason.String() }
 	switch {
-	case got.amountCentavos != r.AmountCentavos || report.OriginalEndToEndId != r.Original:
-		wrong("the report is about %d centavos of %s, sent were %d of %s", got.amountCentavos, report.OriginalEndToEndId, r.AmountCentavos, r.Original)
-	case got.settled && (!names(report.Payer, a.payment.Payee) || !names(report.Payee, a.payment.Payer)):
-		wrong("the report is about %v to %v, the payment was the other way from %v to %v", report.Payer, report.Payee, a.payment.Payer, a.payment.Payee)
-	case !got.settled && (report.Payer != nil || report.Payee != nil):
-		wrong("it is rejected, and the report names accounts")
-	case got.settled && got.reason != "":
-		wrong("settled, with the reason %s", got.reason)
-	case got.settled && r.Ends.Fate == mix.Settled, r.Ends.Fate == mix.Rejected && rejected(r.Ends.Reason):
-	case r.Racing && rejected(pix.ReasonReturnExceeds):
-	case slices.ContainsFunc(allowed, rejected):
+	case want.Fate == mix.DeadLetter:
+		a.wrong(k, "%v, but it must be a %s", got, want.End)
+	case !slices.Contains(want.centavos, got.amountCentavos) || k > 0 && report.OriginalEndToEndId != want.original:
+		a.wrong(k, "the report is about %d centavos of %q, sent were %d of %q", got.amountCentavos, report.OriginalEndToEndId, want.centavos, want.original)
+	case !names(report.Payer, want.payer) || !names(report.Payee, want.payee):
+		a.wrong(k, "the report is about %v to %v, it must be about %v to %v", report.Payer, report.Payee, want.payer, want.payee)
+	case got.settled && got.reason == "" && want.Fate == mix.Settled, want.Fate == mix.Rejected && isRejected(want.Reason):
+	case k > 0 && a.payment.Returns[k-1].Racing && isRejected(pix.ReasonReturnExceeds):
+	case slices.ContainsFunc(allowed, isRejected):
 		a.excused = true
 	default:
-		wrong("%v, but it must be %s", got, r.Ends)
+		a.wrong(k, "%v, but it must be %s", got, want.End)
 	}
 	return true
 }
@@ -139,18 +134,18 @@ func (a *openPayment) returnsComplete() bool {
 		if a.returnNamed(r.ID.String()) != k {
 			continue // the same return, sent twice
 		}
-		if a.returns[k].reports == 0 {
+		if a.ends[1+k].reports == 0 {
 			return false
 		}
 		racing = racing || r.Racing
-		if a.returns[k].first.settled {
+		if a.ends[1+k].first.settled {
 			given += r.AmountCentavos
 			settled++
 		}
 	}
 	switch {
-	case given > a.first.amountCentavos:
-		a.problem = fmt.Sprintf("%d centavos were paid and %d given back", a.first.amountCentavos, given)
+	case given > a.ends[0].first.amountCentavos:
+		a.problem = fmt.Sprintf("%d centavos were paid and %d given back", a.ends[0].first.amountCentavos, given)
 	case racing && settled != 1 && !a.excused:
 		a.problem = fmt.Sprintf("%d of its returns settled, exactly one must", settled)
 	}
@@ -170,18 +165,15 @@ func (a *openPayment) takeLetter(i int, reason pix.Reason) {
 	}
 	a.letters[i] = reason
 	if i >= firstReturn {
-		a.problem = fmt.Sprintf("its return %s: dead letter %s, but it must be %s", a.payment.Returns[i-firstReturn].ID, reason, a.payment.Returns[i-firstReturn].Ends)
+		k := i - firstReturn
+		a.wrong(k+1, "dead letter %s, but it must be %s", reason, a.payment.Returns[k].Ends)
 		return
 	}
-	expected := a.payment.Case.Expectation()
-	want := pix.ReasonConflict
-	if expected.Fate == mix.DeadLetter {
-		want = expected.Reason
-	} else if !a.payment.Case.Conflicting() {
-		a.problem = fmt.Sprintf("dead letter %s, but it must be %s", reason, expected.Ending())
-		return
+	want := a.payment.Case.Expectation().End
+	if a.payment.Case.Conflicting() {
+		want = mix.End{Fate: mix.DeadLetter, Reason: pix.ReasonConflict}
 	}
-	if reason != want {
+	if want.Fate != mix.DeadLetter || reason != want.Reason {
 		a.problem = fmt.Sprintf("dead letter %s, but it must be %s", reason, want)
 	}
 }
@@ -203,22 +195,22 @@ func (a *openPayment) complete(faults bool) bool {
 	}
 	switch a.payment.Case {
 	case mix.Again:
-		return a.sent == 2 && (a.reports >= 2 || faults)
+		return a.sent == 2 && (a.ends[0].reports >= 2 || faults)
 	case mix.Conflict, mix.ConflictAgain:
-		if a.sent < 2 || a.reports == 0 {
+		if a.sent < 2 || a.ends[0].reports == 0 {
 			return false
 		}
 		winner, loser := 0, 1
-		if a.first.amountCentavos == a.payment.Second.AmountCentavos {
+		if a.ends[0].first.amountCentavos == a.payment.Second.AmountCentavos {
 			winner, loser = 1, 0
 		}
 		if a.letters[winner] != pix.ReasonNone {
-			a.problem = fmt.Sprintf("the message with %d centavos has a report and a dead letter", a.first.amountCentavos)
+			a.problem = fmt.Sprintf("the message with %d centavos has a report and a dead letter", a.ends[0].first.amountCentavos)
 			return true
 		}
 		return a.letters[loser] != pix.ReasonNone
 	}
-	return a.reports > 0 && (!a.first.settled || a.returnsComplete())
+	return a.ends[0].reports > 0 && (!a.ends[0].first.settled || a.returnsComplete())
 }
 
 // missing says which outcome is not there.
@@ -227,14 +219,14 @@ func (a *openPayment) missing() string {
 	case a.acked < a.sent:
 		return fmt.Sprintf("the broker acknowledged %d of its %d messages", a.acked, a.sent)
 	case a.payment.Case.Expectation().Fate == mix.DeadLetter:
-		return "no dead letter, it must be a " + a.payment.Case.Expectation().Ending()
-	case a.reports == 0:
-		return "no report, it must be " + a.payment.Case.Expectation().Ending()
+		return "no dead letter, it must be a " + a.payment.Case.Expectation().String()
+	case a.ends[0].reports == 0:
+		return "no report, it must be " + a.payment.Case.Expectation().String()
 	case a.payment.Case == mix.Again:
 		return "sent again after its report, and not reported again"
 	}
 	for k, r := range a.payment.Returns {
-		if a.returns[k].reports == 0 && a.returnNamed(r.ID.String()) == k {
+		if a.ends[1+k].reports == 0 && a.returnNamed(r.ID.String()) == k {
 			return fmt.Sprintf("its return %s has no report, it must be %s", r.ID, r.Ends)
 		}
 	}

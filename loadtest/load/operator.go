@@ -36,95 +36,91 @@ type Operator struct {
 	Did func(format string, arguments ...any)
 }
 
-// Intervention is one act or some, and what undoes them.
+// Intervention is acts, one after the other, of which the last ones undo the first.
 type Intervention struct {
 	Name string
-	Play func(ctx context.Context, o *Operator) error
+	acts func(*Operator) []ledger.Act
 }
 
 // Interventions are all of them.
 var Interventions = []Intervention{
-	{"suspension", func(ctx context.Context, o *Operator) error {
+	{"suspension", func(o *Operator) []ledger.Act {
 		bank := o.bank()
-		return o.during(ctx, ledger.Act{Kind: ledger.Suspended, Bank: bank, ByCentralBank: true}, ledger.Act{Kind: ledger.Resumed, Bank: bank, ByCentralBank: true})
+		return []ledger.Act{{Kind: ledger.Suspended, Bank: bank, ByCentralBank: true}, {Kind: ledger.Resumed, Bank: bank, ByCentralBank: true}}
 	}},
-	{"cap on payments", func(ctx context.Context, o *Operator) error {
+	{"cap on payments", func(o *Operator) []ledger.Act {
 		act := ledger.Act{Kind: ledger.PaymentCapped, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(100_000), ByCentralBank: true}
 		lifted := act
 		lifted.Centavos = 0
-		return o.during(ctx, act, lifted)
+		return []ledger.Act{act, lifted}
 	}},
-	{"cap on outflow", func(ctx context.Context, o *Operator) error {
-		bank, kind := o.bank(), ledger.DayCapped+ledger.ActKind(ledger.WindowAt(time.Now()))
-		capped := func(centavos int64) ledger.Act {
-			return ledger.Act{Kind: kind, Bank: bank, Centavos: centavos, WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true}
+	{"cap on outflow", func(o *Operator) (acts []ledger.Act) {
+		bank, kind, high := o.bank(), ledger.DayCapped+ledger.ActKind(ledger.WindowAt(time.Now())), 2+o.Random.Int64N(3_000_000)
+		for _, centavos := range []int64{high, 1 + o.Random.Int64N(high), high + o.Random.Int64N(1_000_000), 0} { // at last it is lifted
+			acts = append(acts, ledger.Act{Kind: kind, Bank: bank, Centavos: centavos, WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true})
 		}
-		high := 2 + o.Random.Int64N(3_000_000)
-		for _, centavos := range []int64{high, 1 + o.Random.Int64N(high), high + o.Random.Int64N(1_000_000)} {
-			if err := o.Do(capped(centavos)); err != nil {
-				return err
-			}
-			host.Sleep(ctx, o.Hold)
-		}
-		return o.Do(capped(0)) // lifted
+		return acts
 	}},
-	{"liquidity", func(ctx context.Context, o *Operator) error {
+	{"liquidity", func(o *Operator) []ledger.Act {
 		in := ledger.Act{Kind: ledger.LiquidityIn, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(1_000_000), ByCentralBank: true}
-		out := in
-		out.Kind = ledger.LiquidityOut
-		return o.during(ctx, in, out)
+		return []ledger.Act{in, as(in, ledger.LiquidityOut)}
 	}},
-	{"deposit", func(ctx context.Context, o *Operator) error {
-		customer := o.customer()
+	{"deposit", func(o *Operator) []ledger.Act {
+		customer := o.Population.Customer(o.Random.IntN(o.Population.Customers))
 		in := ledger.Act{Kind: ledger.Deposit, Bank: customer.ISPB, Account: customer, Centavos: 1 + o.Random.Int64N(1000)}
-		out := in
-		out.Kind = ledger.Withdrawal
-		return o.during(ctx, in, out)
+		return []ledger.Act{in, as(in, ledger.Withdrawal)}
 	}},
-	{"blocked account", func(ctx context.Context, o *Operator) error {
+	{"blocked account", func(o *Operator) []ledger.Act {
 		// Of no load and no client, so nobody depends on it.
 		account := o.Population.Special(o.Random.IntN(o.Population.Banks), "9099")
 		opened := ledger.Act{Kind: ledger.AccountOpened, Bank: account.ISPB, Account: account}
-		blocked, reopened := opened, opened
-		blocked.Kind, reopened.Kind = ledger.AccountBlocked, ledger.AccountReopened
-		if err := o.open(ledger.CustomerAccount(account)); err != nil {
-			return err
-		}
-		if err := o.Do(opened); err != nil {
-			return err
-		}
-		return o.during(ctx, blocked, reopened)
+		return []ledger.Act{opened, as(opened, ledger.AccountBlocked), as(opened, ledger.AccountReopened)}
 	}},
-	{"bank that joins", func(_ context.Context, o *Operator) error {
-		bank := pix.ISPB(strconv.Itoa(20_000_000 + o.Random.IntN(3)))
-		if err := o.open(accountsOfBank(bank)...); err != nil {
-			return err
-		}
-		if err := o.Do(ledger.Act{Kind: ledger.Joined, Bank: bank, ByCentralBank: true}); err != nil {
-			return err
-		}
-		return o.Do(ledger.Act{Kind: ledger.LiquidityIn, Bank: bank, Centavos: 1 + o.Random.Int64N(1_000_000), ByCentralBank: true})
+	{"bank that joins", func(o *Operator) []ledger.Act {
+		joined := ledger.Act{Kind: ledger.Joined, Bank: pix.ISPB(strconv.Itoa(20_000_000 + o.Random.IntN(3))), ByCentralBank: true}
+		in := as(joined, ledger.LiquidityIn)
+		in.Centavos = 1 + o.Random.Int64N(1_000_000)
+		return []ledger.Act{joined, in}
 	}},
+}
+
+// as returns the act with another kind.
+func as(act ledger.Act, kind ledger.ActKind) ledger.Act {
+	act.Kind = kind
+	return act
+}
+
+// Play does the acts, and waits after each that changes something. If the time is cut short, it does not wait, but
+// undoes all.
+func (i Intervention) Play(ctx context.Context, o *Operator) error {
+	acts := i.acts(o)
+	for n, act := range acts {
+		if err := o.Do(act); err != nil {
+			return err
+		}
+		if n < len(acts)-1 && accountsOf(act) == nil {
+			host.Sleep(ctx, o.Hold)
+		}
+	}
+	return nil
 }
 
 func (o *Operator) bank() pix.ISPB { return o.Population.Bank(o.Random.IntN(o.Population.Banks)) }
 
-func (o *Operator) customer() pix.Account {
-	return o.Population.Customer(o.Random.IntN(o.Population.Customers))
-}
-
-// during acts, waits, and undoes it, also when the time is cut short.
-func (o *Operator) during(ctx context.Context, act, undo ledger.Act) error {
-	if err := o.Do(act); err != nil {
-		return err
+// accountsOf returns the accounts that an act needs and that may not exist yet.
+func accountsOf(act ledger.Act) []ledger.AccountID {
+	switch act.Kind {
+	case ledger.Joined:
+		return []ledger.AccountID{ledger.ReserveAccount(act.Bank), ledger.TransitAccount(act.Bank), ledger.BooksAccount(act.Bank), ledger.AllowanceAccount(act.Bank, ledger.Day), ledger.AllowanceAccount(act.Bank, ledger.Night)}
+	case ledger.AccountOpened:
+		return []ledger.AccountID{ledger.CustomerAccount(act.Account)}
 	}
-	host.Sleep(ctx, o.Hold)
-	return o.Do(undo)
+	return nil
 }
 
-// open creates accounts. Those that exist stay as they are. A front door creates them itself.
-func (o *Operator) open(ids ...ledger.AccountID) error {
-	if o.Door != nil {
+// open creates accounts. Those that exist stay as they are.
+func (o *Operator) open(ids []ledger.AccountID) error {
+	if len(ids) == 0 {
 		return nil
 	}
 	var accounts []tb.Account
@@ -154,6 +150,9 @@ func (o *Operator) Do(act ledger.Act) error {
 	}
 	if o.Door != nil {
 		return o.ask(holder, id, act)
+	}
+	if err := o.open(accountsOf(act)); err != nil { // a front door creates them itself
+		return err
 	}
 	first, err := o.try(holder, id, act)
 	if err != nil {

@@ -16,10 +16,15 @@ func (s Snapshot) Line(before Snapshot) string {
 	if since := s.Elapsed - before.Elapsed; since > 0 {
 		perSecond = float64(s.Settled-before.Settled) / since.Seconds()
 	}
-	text := fmt.Sprintf("%6.1fs  ", s.Elapsed.Seconds())
-	only := s.Sent == s.Payments && s.OnPurpose > 0 && s.OnPurpose == s.Waiting // they wait, and nothing else
-	if only {
+	text, end := fmt.Sprintf("%6.1fs  ", s.Elapsed.Seconds()), fmt.Sprintf("  rejected %d  dead letters %d", s.Rejected, s.DeadLetters)
+	if s.Sent == s.Payments && s.OnPurpose > 0 && s.OnPurpose == s.Waiting { // they wait, and nothing else
 		text += fmt.Sprintf("%d of %d ended", s.Sent-s.Waiting, s.Sent)
+		end = fmt.Sprintf("  %d wait on purpose", s.OnPurpose)
+		if s.ToDeadline > 0 {
+			end += fmt.Sprintf(", %.0f s to their deadline", math.Ceil(s.ToDeadline.Seconds()))
+		} else if s.ToDeadline < 0 {
+			end += ", their deadline has passed"
+		}
 	} else {
 		text += fmt.Sprintf("sent %d of %d  settled %d (%.0f/s)  waiting %d", s.Sent, s.Payments, s.Settled, perSecond, s.Waiting)
 		if s.OnPurpose > 0 {
@@ -34,39 +39,23 @@ func (s Snapshot) Line(before Snapshot) string {
 			text += fmt.Sprintf("  %s %d", trouble.name, trouble.count)
 		}
 	}
-	if only {
-		return text + "  " + s.patience()
-	}
-	return text + fmt.Sprintf("  rejected %d  dead letters %d", s.Rejected, s.DeadLetters)
-}
-
-// patience says how many payments wait on purpose, and how long the last of them still may.
-func (s Snapshot) patience() string {
-	text := fmt.Sprintf("%d wait on purpose", s.OnPurpose)
-	switch {
-	case s.ToDeadline > 0:
-		return text + fmt.Sprintf(", %.0f s to their deadline", math.Ceil(s.ToDeadline.Seconds()))
-	case s.ToDeadline < 0:
-		return text + ", their deadline has passed"
-	}
-	return text
+	return text + end
 }
 
 // ProgressOn returns a progress function for a file and its interval: on a terminal it
 // rewrites one line, else it adds a line every few seconds.
 func ProgressOn(file *os.File) (func(Snapshot), time.Duration) {
 	var before Snapshot
-	line := func(s Snapshot) string {
-		text := s.Line(before)
-		before = s
-		return text
-	}
 	terminal := int(file.Fd())
 	if !term.IsTerminal(terminal) {
-		return func(s Snapshot) { fmt.Fprintln(file, line(s)) }, 3 * time.Second
+		return func(s Snapshot) {
+			fmt.Fprintln(file, s.Line(before))
+			before = s
+		}, 3 * time.Second
 	}
 	return func(s Snapshot) {
-		text := line(s)
+		text := s.Line(before)
+		before = s
 		if width, _, err := term.GetSize(terminal); err == nil && width > 0 {
 			text = text[:min(len(text), width-1)] // a line that wraps cannot be rewritten
 		}

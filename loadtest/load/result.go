@@ -128,32 +128,32 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	t := l.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := &Result{
-		Interrupted: interrupted, StartedAt: t.start.UTC(), Seconds: time.Since(t.start).Seconds(),
-		Seed: l.config.Seed, Mix: l.config.MixName, Rate: l.config.Rate,
-		Payments: l.config.Payments, Sent: t.sent, UnderWay: t.open, Dropped: l.dropped, Late: l.late,
-		LateMaxMs: float64(l.lateMax.Microseconds()) / 1e3,
-		Settled:   t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Returned: t.returned, ReturnsRejected: t.unreturned, GoodRejected: maps.Clone(t.turned), OtherReports: t.elsewhere,
-		FailureCount: t.failed, Failures: l.failuresWithLedger(),
-		Latencies: []Latency{latency("producer acknowledgement", t.ack), latency(settledKind, t.settling), latency("every outcome", t.overall)},
-	}
-	if t.settled > 0 {
-		r.SettledPerSecond = float64(t.settled) / t.lastSettled.Sub(t.start).Seconds()
-	}
-	r.StandstillSeconds, r.StandstillAt = t.standstill.Seconds(), t.standstillAt.Seconds()
 	t.closeSecond()
-	if encoded, err := t.settling.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil { // only a foreign version fails
+	r := t.result
+	r.Failures, r.GoodRejected = slices.Clone(r.Failures), maps.Clone(r.GoodRejected) // a late acknowledgement may add to them
+	r.Interrupted, r.StartedAt, r.Seconds = interrupted, t.start.UTC(), time.Since(t.start).Seconds()
+	r.Seed, r.Mix, r.Rate, r.Payments = l.config.Seed, l.config.MixName, l.config.Rate, l.config.Payments
+	r.UnderWay, r.Dropped, r.Late, r.LateMaxMs = t.open, l.dropped, l.late, float64(l.lateMax.Microseconds())/1e3
+	r.Latencies = []Latency{t.ack.Latency("producer acknowledgement"), t.settling.Latency(settledKind), t.overall.Latency("every outcome")}
+	if r.Settled > 0 {
+		r.SettledPerSecond = float64(r.Settled) / t.lastSettled.Sub(t.start).Seconds()
+	}
+	if encoded, err := t.settling.histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil { // only a foreign version fails
 		r.Histogram = string(encoded)
 	}
-	r.PerSecond, r.PerQuarter, r.Curve = t.perSecond, t.perQuarter, curve(t.settling)
-	r.SteadyPerSecond = steady(t.perSecond, int(sentAll.Sub(t.start)/time.Second))
+	r.Curve, r.SteadyPerSecond = curve(t.settling.histogram), steady(r.PerSecond, int(sentAll.Sub(t.start)/time.Second))
 	for _, c := range mix.Cases() {
 		if count := t.counts[c]; count.Sent > 0 {
-			r.Outcomes = append(r.Outcomes, Outcome{c.String(), c.Expectation().Ending(), count})
+			r.Outcomes = append(r.Outcomes, Outcome{c.String(), c.Expectation().String(), count})
 		}
 	}
-	r.Passed = t.failed == 0 && l.dropped == 0 && !interrupted && t.sent == l.config.Payments
-	return r
+	for i := range r.Failures {
+		if id, err := pix.ParseEndToEndID(r.Failures[i].EndToEndID); err == nil && l.config.LedgerHolds != nil {
+			r.Failures[i].Ledger = l.config.LedgerHolds(id)
+		}
+	}
+	r.Passed = r.FailureCount == 0 && l.dropped == 0 && !interrupted && r.Sent == l.config.Payments
+	return &r
 }
 
 // steady returns the mean rate in the middle eight tenths of the sending time.
@@ -169,11 +169,6 @@ func steady(perSecond []Second, seconds int) float64 {
 	return float64(sum) / float64(to-from)
 }
 
-func latency(kind string, h *hdrhistogram.Histogram) Latency {
-	at := func(quantile float64) float64 { return float64(h.ValueAtQuantile(quantile)) / 1e3 }
-	return Latency{kind, h.TotalCount(), at(50), at(90), at(95), at(99), at(99.9), float64(h.Max()) / 1e3, h.Mean() / 1e3}
-}
-
 // curve has ten points for each nine of the percentile, from the median up to the point
 // above which less than one payment is left.
 func curve(h *hdrhistogram.Histogram) (points []Point) {
@@ -186,26 +181,10 @@ func curve(h *hdrhistogram.Histogram) (points []Point) {
 	}
 }
 
-// failuresWithLedger adds what the ledger holds about the payments that failed.
-func (l *loader) failuresWithLedger() []Failure {
-	list := slices.Clone(l.tracker.failures)
-	if l.config.LedgerHolds == nil {
-		return list
-	}
-	for i := range list {
-		if id, err := pix.ParseEndToEndID(list[i].EndToEndID); err == nil {
-			list[i].Ledger = l.config.LedgerHolds(id)
-		}
-	}
-	return list
-}
-
 // Latency returns the latency of a kind, or nil.
 func (r *Result) Latency(kind string) *Latency {
-	for i := range r.Latencies {
-		if r.Latencies[i].Kind == kind {
-			return &r.Latencies[i]
-		}
+	if i := slices.IndexFunc(r.Latencies, func(l Latency) bool { return l.Kind == kind }); i >= 0 {
+		return &r.Latencies[i]
 	}
 	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/pix"
@@ -35,26 +33,14 @@ type tracker struct {
 	// those of other senders.
 	early map[record]pix.Reason
 
-	counts                   [256]Count     // by case
-	turned                   map[string]int // rejected payments that should have settled, by reason
-	failures                 []Failure
-	forms                    map[string]int // index into failures, by case and form of the problem
-	failed                   int
-	sent                     int
-	settled                  int
-	rejected                 int
-	returned                 int // returns that settled
-	unreturned               int // returns that were rejected
-	lettered                 int
-	lastSettled              time.Time
-	standstill, standstillAt time.Duration           // the longest without a settlement, and when it began
-	perSecond                []Second                // settled payments, by second since start
-	perQuarter               []int                   // the same, by quarter of a second
-	thisSecond               *hdrhistogram.Histogram // latencies of the last second in perSecond
-	elsewhere                int                     // reports that no open payment waits for: repeated, or of other senders
-	ack                      *hdrhistogram.Histogram
-	settling                 *hdrhistogram.Histogram
-	overall                  *hdrhistogram.Histogram
+	counts      [256]Count     // by case
+	result      Result         // what is counted so far
+	forms       map[string]int // index into its failures, by case and form of the problem
+	lastSettled time.Time
+	thisSecond  *Recorder // latencies of the last of its seconds
+	ack         *Recorder
+	settling    *Recorder
+	overall     *Recorder
 }
 
 const (
@@ -66,15 +52,11 @@ const (
 )
 
 func newTracker(allowed []pix.Reason, faults bool) *tracker {
-	histogram := func() *hdrhistogram.Histogram {
-		return hdrhistogram.New(1, latencyMax.Microseconds(), latencyDigits)
-	}
 	return &tracker{
-		allowed: allowed, faults: faults || len(allowed) > 0, seed: maphash.MakeSeed(), turned: map[string]int{},
+		allowed: allowed, faults: faults || len(allowed) > 0, seed: maphash.MakeSeed(), result: Result{GoodRejected: map[string]int{}},
 		byID: map[pix.EndToEndID]*openPayment{}, nameless: map[*openPayment]struct{}{},
-		byRecord: map[record]*openPayment{}, early: map[record]pix.Reason{},
-		forms: map[string]int{},
-		ack:   histogram(), settling: histogram(), overall: histogram(), thisSecond: histogram(),
+		byRecord: map[record]*openPayment{}, early: map[record]pix.Reason{}, forms: map[string]int{},
+		ack: NewRecorder(), settling: NewRecorder(), overall: NewRecorder(), thisSecond: NewRecorder(),
 	}
 }
 
@@ -95,7 +77,7 @@ func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
 		t.patient++
 		t.patience = intended
 	}
-	t.sent++
+	t.result.Sent++
 	t.counts[payment.Case].Sent++
 	if id, err := pix.ParsePaymentOrReturnID(payment.Name); err == nil {
 		a.id = id
@@ -123,7 +105,7 @@ func (t *tracker) acknowledged(a *openPayment, i int, at record, err error) {
 		return
 	}
 	if i == 0 {
-		observe(t.ack, now.Sub(a.intended))
+		t.ack.Record(now.Sub(a.intended))
 	}
 	a.acked++
 	a.records[i] = at
@@ -145,23 +127,23 @@ func (t *tracker) report(report *pixv1.SettlementReport, value []byte, now time.
 	defer t.mu.Unlock()
 	a := t.byID[id]
 	if a == nil || len(report.EndToEndId) != len(id) {
-		t.elsewhere++
+		t.result.OtherReports++
 		return nil
 	}
+	k := 0
 	if id != a.id {
-		if k := a.returnNamed(report.EndToEndId); a.takeReturnReport(k, report, hash, t.allowed) {
-			t.countReturn(a.returns[k].first)
-		}
-		t.finishIfComplete(a)
-		return nil
+		k = 1 + a.returnNamed(report.EndToEndId)
 	}
-	a.takeReport(report, hash, t.allowed)
-	if a.reports == 1 {
+	switch isFirst := a.takeReport(k, report, hash, t.allowed); {
+	case !isFirst:
+	case k > 0:
+		t.countReturn(a.ends[k].first)
+	default:
 		t.observe(a, now)
 		if a.payment.AfterReport {
 			a.sent, next = 2, a
 		}
-		if len(a.payment.Returns) > 0 && a.first.settled {
+		if len(a.payment.Returns) > 0 && a.ends[0].first.settled {
 			a.sent, next = a.sent+len(a.payment.Returns), a
 		}
 	}
@@ -171,55 +153,61 @@ func (t *tracker) report(report *pixv1.SettlementReport, value []byte, now time.
 
 func (t *tracker) countReturn(first outcome) {
 	if first.settled {
-		t.returned++
+		t.result.Returned++
 	} else {
-		t.unreturned++
+		t.result.ReturnsRejected++
 	}
 }
 
 // observe counts the first outcome of a payment, and its latency.
 func (t *tracker) observe(a *openPayment, now time.Time) {
-	if a.reports > 0 && a.id[0] == 'D' {
-		t.countReturn(a.first)
+	first, reported := a.ends[0].first, a.ends[0].reports > 0
+	if reported && a.id[0] == 'D' {
+		t.countReturn(first)
 		return
 	}
 	took := now.Sub(a.intended)
-	observe(t.overall, took)
+	t.overall.Record(took)
 	switch {
-	case a.reports == 0:
-		t.lettered++
-	case !a.first.settled:
-		t.rejected++
+	case !reported:
+		t.result.DeadLetters++
+	case !first.settled:
+		t.result.Rejected++
 		if a.payment.Case.Expectation().Fate == mix.Settled {
-			t.turned[a.first.reason]++
+			t.result.GoodRejected[first.reason]++
 		}
 	default:
-		t.settled++
-		if since := max(t.lastSettled.Sub(t.start), 0); now.Sub(t.start)-since > t.standstill {
-			t.standstill, t.standstillAt = now.Sub(t.start)-since, since
-		}
+		t.observeSettled(now.Sub(t.start), took)
 		t.lastSettled = now
-		observe(t.settling, took)
-		for second := int(now.Sub(t.start) / time.Second); len(t.perSecond) <= second; {
-			t.closeSecond()
-			t.perSecond = append(t.perSecond, Second{})
-		}
-		t.perSecond[len(t.perSecond)-1].Settled++
-		for quarter := int(now.Sub(t.start) / (time.Second / 4)); len(t.perQuarter) <= quarter; {
-			t.perQuarter = append(t.perQuarter, 0)
-		}
-		t.perQuarter[len(t.perQuarter)-1]++
-		observe(t.thisSecond, took)
 	}
+}
+
+// observeSettled counts a payment that settled at a time since the start.
+func (t *tracker) observeSettled(at, took time.Duration) {
+	r := &t.result
+	r.Settled++
+	if since := max(t.lastSettled.Sub(t.start), 0).Seconds(); at.Seconds()-since > r.StandstillSeconds {
+		r.StandstillSeconds, r.StandstillAt = at.Seconds()-since, since
+	}
+	t.settling.Record(took)
+	for len(r.PerSecond) <= int(at/time.Second) {
+		t.closeSecond()
+		r.PerSecond = append(r.PerSecond, Second{})
+	}
+	r.PerSecond[len(r.PerSecond)-1].Settled++
+	for len(r.PerQuarter) <= int(at/(time.Second/4)) {
+		r.PerQuarter = append(r.PerQuarter, 0)
+	}
+	r.PerQuarter[len(r.PerQuarter)-1]++
+	t.thisSecond.Record(took)
 }
 
 // closeSecond keeps the latencies of the last second.
 func (t *tracker) closeSecond() {
-	if len(t.perSecond) > 0 && t.thisSecond.TotalCount() > 0 {
-		l := latency("", t.thisSecond)
-		last := &t.perSecond[len(t.perSecond)-1]
+	if l := t.thisSecond.Latency(""); len(t.result.PerSecond) > 0 && l.Count > 0 {
+		last := &t.result.PerSecond[len(t.result.PerSecond)-1]
 		last.P50, last.P99, last.Max = l.P50, l.P99, l.Max
-		t.thisSecond.Reset()
+		t.thisSecond.histogram.Reset()
 	}
 }
 
@@ -286,7 +274,7 @@ func (t *tracker) finish(a *openPayment) {
 
 // fail keeps a failure. Those of one case that fail in the same way are one entry with a count.
 func (t *tracker) fail(a *openPayment, problem string) {
-	t.failed++
+	t.result.FailureCount++
 	failure := Failure{EndToEndID: a.payment.Name, Case: a.payment.Case.String(), Problem: problem, Sent: a.intended, Ended: time.Now(), Count: 1}
 	if a.acked > 0 {
 		failure.Record = fmt.Sprintf("%d/%d", a.records[0].partition, a.records[0].offset)
@@ -295,14 +283,14 @@ func (t *tracker) fail(a *openPayment, problem string) {
 	i, known := t.forms[same]
 	switch {
 	case known:
-		first := &t.failures[i]
+		first := &t.result.Failures[i]
 		first.Count++
 		if len(first.Also) < alsoMax {
 			first.Also = append(first.Also, fmt.Sprintf("%q (record %s)", failure.EndToEndID, failure.Record))
 		}
-	case len(t.failures) < failuresMax:
-		t.forms[same] = len(t.failures)
-		t.failures = append(t.failures, failure)
+	case len(t.result.Failures) < failuresMax:
+		t.forms[same] = len(t.result.Failures)
+		t.result.Failures = append(t.result.Failures, failure)
 	}
 }
 
@@ -333,14 +321,10 @@ func (t *tracker) waiting() int {
 func (t *tracker) snapshot(now time.Time, deadline time.Duration) Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Snapshot{Sent: t.sent, Settled: t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Waiting: t.open, OnPurpose: t.patient, Failed: t.failed}
+	r := t.result
+	s := Snapshot{Sent: r.Sent, Settled: r.Settled, Rejected: r.Rejected, DeadLetters: r.DeadLetters, Waiting: t.open, OnPurpose: t.patient, Failed: r.FailureCount}
 	if t.patient > 0 && deadline > 0 {
 		s.ToDeadline = t.patience.Add(deadline).Sub(now)
 	}
 	return s
-}
-
-func observe(histogram *hdrhistogram.Histogram, took time.Duration) {
-	// Clamped, so that it cannot fail: a longer latency counts as latencyMax.
-	_ = histogram.RecordValue(min(max(took, time.Microsecond), latencyMax).Microseconds())
 }

@@ -4,9 +4,6 @@
 package mix
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -137,18 +134,4 @@ func (e End) String() string {
 		return "rejected " + e.Reason.String()
 	}
 	return "dead letter " + e.Reason.String()
-}
-
-// Ending describes how payments of the case must end, for people.
-func (e Expectation) Ending() string { return e.String() }
-
-func caseNamed(name string) (Case, error) {
-	var names []string
-	for _, c := range Cases() {
-		if c.String() == name {
-			return c, nil
-		}
-		names = append(names, c.String())
-	}
-	return 0, fmt.Errorf("unknown case %q: the cases are %s", name, strings.Join(names, ", "))
 }

@@ -1,6 +1,7 @@
 package mix
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -29,44 +30,36 @@ var Names = map[string]string{
 	"bad-input": "six in ten are dead letters of every kind",
 }
 
-// Parse reads the name of a mix, or weights like "accepted=90,silent=10".
-func Parse(text string) (Mix, error) {
-	switch text {
-	case "demo", "no-waits":
-		var mix Mix
-		for c, e := range expectations {
-			mix[c] = e.weight
-		}
-		if text == "no-waits" {
-			mix[Silent], mix[Late] = 0, 0
-		}
-		return mix, nil
-	case "plain":
-		return Mix{Accepted: 1}, nil
-	case "hottest":
-		return Mix{Hottest: 1}, nil
-	case "settling":
-		return Mix{Accepted: 9, SameBank: 1}, nil
-	case "bad-input":
-		return Mix{Accepted: 4, Undecodable: 4, BadEndToEndID: 4, Future: 1, Oversized: 2, Conflict: 1, ConflictAgain: 1}, nil
-	}
-	return parseWeights(text)
+// weights are those of the named mixes; without any they are those of the cases.
+var weights = map[string]string{
+	"plain":     "accepted=1",
+	"hottest":   "hottest=1",
+	"settling":  "accepted=9,same-bank=1",
+	"bad-input": "accepted=4,undecodable=4,bad-end-to-end-id=4,future=1,oversized=2,conflict=1,conflict-again=1",
 }
 
-func parseWeights(text string) (Mix, error) {
-	var mix Mix
-	for _, part := range strings.Split(text, ",") {
+// Parse reads the name of a mix, or weights like "accepted=90,silent=10".
+func Parse(text string) (mix Mix, err error) {
+	if text == "demo" || text == "no-waits" {
+		for _, c := range Cases() {
+			if mix[c] = expectations[c].weight; c.Waits() && text == "no-waits" {
+				mix[c] = 0
+			}
+		}
+		return mix, nil
+	}
+	for _, part := range strings.Split(cmp.Or(weights[text], text), ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
 			return mix, fmt.Errorf("mix %q is neither one of %s nor weights like accepted=90,silent=10", text, strings.Join(slices.Sorted(maps.Keys(Names)), ", "))
 		}
-		c, err := caseNamed(strings.TrimSpace(name))
-		if err != nil {
-			return mix, err
+		c := slices.IndexFunc(expectations[:], func(e Expectation) bool { return e.Name == strings.TrimSpace(name) })
+		if c < 0 {
+			return mix, fmt.Errorf("unknown case %q: the cases are %v", name, Cases())
 		}
 		weight, err := strconv.Atoi(strings.TrimSpace(value))
 		if err != nil || weight < 1 || weight > 1_000_000 {
-			return mix, fmt.Errorf("mix: the weight of %s is %q: it must be from 1 to 1000000", c, value)
+			return mix, fmt.Errorf("mix: the weight of %v is %q: it must be from 1 to 1000000", Case(c), value)
 		}
 		mix[c] = weight
 	}

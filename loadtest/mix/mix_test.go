@@ -2,7 +2,6 @@ package mix
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -17,13 +16,6 @@ import (
 
 var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
 
-func count(schedule []Case) (counts [caseCount]int) {
-	for _, c := range schedule {
-		counts[c]++
-	}
-	return counts
-}
-
 func TestScheduleHoldsEveryCaseAndIsAFunctionOfTheSeed(t *testing.T) {
 	for _, name := range []string{"demo", "no-waits", "plain", "settling", "bad-input", "accepted=1000000,silent=1", "silent=1,late=1,again=1"} {
 		mix, err := Parse(name)
@@ -33,7 +25,10 @@ func TestScheduleHoldsEveryCaseAndIsAFunctionOfTheSeed(t *testing.T) {
 			if len(schedule) != n {
 				t.Fatalf("%s: %d payments instead of %d", name, len(schedule), n)
 			}
-			counts := count(schedule)
+			counts := [caseCount]int{}
+			for _, c := range schedule {
+				counts[c]++
+			}
 			for c, weight := range mix {
 				if counts[c] < 0 || weight == 0 && counts[c] > 0 || weight > 0 && n >= 1000 && counts[c] < 5 {
 					t.Errorf("%s: %d of %d payments are %s", name, counts[c], n, Case(c))
@@ -49,12 +44,8 @@ func TestScheduleHoldsEveryCaseAndIsAFunctionOfTheSeed(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                    "neither",
-		"nonsense":            "neither",
-		"accepted":            "neither",
 		"acepted=1":           "unknown case \"acepted\"",
 		"accepted=0":          "weight of accepted is \"0\"",
-		"accepted=-1":         "weight",
-		"accepted=1000001":    "weight",
 		"accepted=1,silent=x": "weight of silent is \"x\"",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
@@ -121,7 +112,7 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 func checkReturns(t *testing.T, payment Payment, order pix.Order, at time.Time) {
 	t.Helper()
 	var sum uint64
-	settling, ids := 0, map[pix.ReturnID]bool{}
+	ids := map[pix.ReturnID]bool{}
 	for _, r := range payment.Returns {
 		message := r.Message(at)
 		back, err := judgeReturn(message, at)
@@ -131,33 +122,14 @@ func checkReturns(t *testing.T, payment Payment, order pix.Order, at time.Time) 
 		if ours := r.ID.PSP() == payment.Payee.ISPB; ours != (r.Ends.Reason != pix.ReasonNotThePayee) {
 			t.Fatalf("%s: %s gives back what %s received", payment.Case, r.ID.PSP(), payment.Payee.ISPB)
 		}
-		if r.Racing != (payment.Case == ReturnsRace) || r.Racing && r.AmountCentavos <= order.AmountCentavos/2 {
-			t.Fatalf("%s: %+v of %d", payment.Case, r, order.AmountCentavos)
-		}
-		if ids[r.ID] {
-			continue // the same again
+		if !ids[r.ID] && r.Ends.Fate == Settled { // else the same again
+			sum += r.AmountCentavos
 		}
 		ids[r.ID] = true
-		if r.Ends.Fate == Settled {
-			sum += r.AmountCentavos
-			settling++
-		}
 	}
-	want := map[Case]string{Returned: "2 messages, 1 settle, all", ReturnsRace: "2 messages, 2 settle, too much", ReturnTooMuch: "1 messages, 0 settle, nothing", ReturnByStranger: "1 messages, 0 settle, nothing", ReturnedInParts: "2 messages, 2 settle, all"}[payment.Case]
-	got := fmt.Sprintf("%d messages, %d settle, ", len(payment.Returns), settling)
-	switch {
-	case sum == 0:
-		got += "nothing"
-	case sum == order.AmountCentavos:
-		got += "all"
-	case sum > order.AmountCentavos:
-		got += "too much"
-	}
-	if len(payment.Returns) == 0 && want == "" || payment.Case == ReturnedInParts && got == "1 messages, 1 settle, all" {
-		return
-	}
-	if got != want || len(payment.Returns) > ReturnsMax {
-		t.Fatalf("%s: the returns are %s, they must be %s: %+v", payment.Case, got, want, payment.Returns)
+	want := map[Case]bool{Returned: sum == order.AmountCentavos, ReturnedInParts: sum == order.AmountCentavos, ReturnsRace: len(ids) == 2 && sum > order.AmountCentavos}
+	if right, settles := want[payment.Case]; settles && !right || !settles && sum > 0 || len(payment.Returns) > ReturnsMax {
+		t.Fatalf("%s of %d: the returns are %+v", payment.Case, order.AmountCentavos, payment.Returns)
 	}
 }
 

@@ -73,11 +73,7 @@ type Generator struct {
 // NewGenerator returns a generator whose choices depend on random alone.
 func NewGenerator(population sandbox.Population, random *rand.Rand) *Generator {
 	p := population
-	return &Generator{
-		population:   p,
-		random:       random,
-		unaffordable: uint64(p.Customers)*p.DepositCentavos + 3*uint64(p.Banks)*p.ReserveCentavos + 1,
-	}
+	return &Generator{p, random, uint64(p.Customers)*p.DepositCentavos + 3*uint64(p.Banks)*p.ReserveCentavos + 1}
 }
 
 // ordinaryAmountMaxCentavos is small, so that customers do not run out of money: a default
@@ -97,30 +93,19 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 	}
 	payer, payee := g.customers(c == SameBank)
 	amount := g.amount()
-	accepted := at
-	idTime := at
-	remittance := ""
+	accepted, idTime, remittance := at, at, ""
 	switch c {
-	case Blocked:
-		payee = g.special(payer, sandbox.BlockedBranch)
-	case Closed:
-		payee = g.special(payer, sandbox.ClosedBranch)
-	case Silent:
-		payee = g.special(payer, sandbox.SilentBranch)
-	case Late:
-		payee = g.special(payer, sandbox.LateBranch)
+	case Blocked, Closed, Silent, Late:
+		branch := map[Case]string{Blocked: sandbox.BlockedBranch, Closed: sandbox.ClosedBranch, Silent: sandbox.SilentBranch, Late: sandbox.LateBranch}[c]
+		payee = g.until(func() pix.Account { return g.special(branch) }, func(a pix.Account) bool { return a.ISPB != payer.ISPB })
 	case Hottest:
 		payee = g.population.Customer(0)
-		for payer.ISPB == payee.ISPB {
-			payer = g.customer()
-		}
+		payer = g.until(g.customer, func(a pix.Account) bool { return a.ISPB != payee.ISPB })
 	case PayerShort:
 		amount = g.unaffordable
 	case ReserveShort:
-		payer = g.population.Special(g.random.IntN(g.population.Banks), sandbox.RichBranch)
-		for payee.ISPB == payer.ISPB {
-			payee = g.customer()
-		}
+		payer = g.special(sandbox.RichBranch)
+		payee = g.until(g.customer, func(a pix.Account) bool { return a.ISPB != payer.ISPB })
 		amount = g.population.ReserveCentavos + g.population.ReserveCentavos/2
 	case PayeeMissing:
 		payee = g.missing(payee)
@@ -228,24 +213,25 @@ func (g *Generator) returnReason() pix.Reason {
 
 // customers picks an ordinary payer and another ordinary payee, inside one bank or not.
 func (g *Generator) customers(sameBank bool) (payer, payee pix.Account) {
-	payer, payee = g.customer(), g.customer()
-	for (payer.ISPB == payee.ISPB) != sameBank || payer == payee {
-		payee = g.customer()
+	payer = g.customer()
+	return payer, g.until(g.customer, func(a pix.Account) bool { return (a.ISPB == payer.ISPB) == sameBank && a != payer })
+}
+
+// until picks accounts until one is right.
+func (g *Generator) until(pick func() pix.Account, isRight func(pix.Account) bool) pix.Account {
+	for {
+		if account := pick(); isRight(account) {
+			return account
+		}
 	}
-	return payer, payee
 }
 
 func (g *Generator) customer() pix.Account {
 	return g.population.Customer(g.random.IntN(g.population.Customers))
 }
 
-// special picks a special account of another bank than the payer's.
-func (g *Generator) special(payer pix.Account, branch string) pix.Account {
-	for {
-		if account := g.population.Special(g.random.IntN(g.population.Banks), branch); account.ISPB != payer.ISPB {
-			return account
-		}
-	}
+func (g *Generator) special(branch string) pix.Account {
+	return g.population.Special(g.random.IntN(g.population.Banks), branch)
 }
 
 func (g *Generator) missing(account pix.Account) pix.Account {
@@ -254,36 +240,23 @@ func (g *Generator) missing(account pix.Account) pix.Account {
 }
 
 func (g *Generator) unknownPSP() pix.ISPB {
-	if g.random.IntN(2) == 0 {
-		return unknownPSP
-	}
-	return unknownPSP2
+	return []pix.ISPB{unknownPSP, unknownPSP2}[g.random.IntN(2)]
 }
 
 func (g *Generator) amount() uint64 { return 1 + g.random.Uint64N(ordinaryAmountMaxCentavos) }
 
 // spoil makes the EndToEndId of the order wrong, in a random way.
 func (g *Generator) spoil(order *pixv1.PaymentOrder) {
-	id := []byte(order.EndToEndId)
-	switch g.random.IntN(8) {
-	case 0:
-		id = nil
-	case 1:
-		id = id[:31]
-	case 2:
-		id = append(id, '0')
-	case 3:
-		id[0] = 'D'
-	case 4:
-		id[31] = '_'
-	case 5:
-		copy(id[13:], "13") // there is no month 13
-	case 6:
-		copy(id[1:9], unknownPSP) // not the payer's PSP
-	case 7:
+	id, way := order.EndToEndId, g.random.IntN(8)
+	order.EndToEndId = []string{
+		"", id[:31], id + "0", "D" + id[1:], id[:31] + "_",
+		id[:13] + "13" + id[15:],     // there is no month 13
+		id[:1] + unknownPSP + id[9:], // not the payer's PSP
+		id,                           // accepted at another time
+	}[way]
+	if way == 7 {
 		order.AcceptedAtUnixMs -= (13 * time.Hour).Milliseconds() // too far apart
 	}
-	order.EndToEndId = string(id)
 }
 
 // garble returns bytes that cannot be a message.

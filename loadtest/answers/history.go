@@ -1,0 +1,340 @@
+package answers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// claim is what the API said of an account. The ledger decides at the end: transfers only come, so what it says
+// then also says how the account was at any time before.
+type claim struct {
+	account ledger.AccountID
+	compare func(*Judge, *past)
+}
+
+// takeClaim keeps a claim until the end.
+func (j *Judge) takeClaim(kind string, of ledger.AccountID, compare func(*Judge, *past)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.verdict.Told[kind]++
+	j.claims = append(j.claims, claim{of, compare})
+}
+
+// concludeClaims compares all claims about accounts with the ledger.
+func (j *Judge) concludeClaims(client tigerbeetle.Client) error {
+	truth := map[ledger.AccountID]*past{}
+	for _, c := range j.claims {
+		if truth[c.account] == nil {
+			transfers, err := transfersOf(client, c.account)
+			if err != nil {
+				return fmt.Errorf("the ledger does not tell the history of %s: %w", ledger.AccountName(c.account), err)
+			}
+			truth[c.account] = pastOf(transfers, c.account)
+		}
+		c.compare(j, truth[c.account])
+	}
+	return nil
+}
+
+// transfersOf returns all transfers of an account, oldest first.
+func transfersOf(client tigerbeetle.Client, account ledger.AccountID) (all []tb.Transfer, err error) {
+	filter := tb.AccountFilter{AccountID: account, Limit: eventsMax, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
+	for {
+		found, err := client.GetAccountTransfers(filter)
+		if all = append(all, found...); err != nil || len(found) < eventsMax {
+			return all, err
+		}
+		filter.TimestampMin = found[len(found)-1].Timestamp + 1
+	}
+}
+
+// past is what the ledger knows of an account.
+type past struct {
+	own       ledger.AccountID
+	transfers []tb.Transfer // oldest first
+	lines     []string      // of its statement, newest first
+	times     []time.Time   // of the lines
+	levels    []level       // oldest first
+}
+
+// level is what an account holds from a time on, or how that changes.
+type level struct {
+	from    time.Time
+	posted  int64
+	out, in pendings
+}
+
+// pendings is the money of holds. The ledger gives the money of an expired hold back a little after
+// the expiry, and until then it may still be pending.
+type pendings struct{ held, expired int64 }
+
+func (p pendings) fit(told int64) bool { return p.held <= told && told <= p.held+p.expired }
+
+func (p pendings) plus(q pendings) pendings { return pendings{p.held + q.held, p.expired + q.expired} }
+
+func (p pendings) String() string {
+	if p.expired == 0 {
+		return fmt.Sprint(p.held)
+	}
+	return fmt.Sprintf("%d to %d", p.held, p.held+p.expired)
+}
+
+// expiredMax bounds the time until the ledger has given back the money of an expired hold.
+const expiredMax = 5 * time.Second
+
+// pastOf computes the past of an account from its transfers, oldest first.
+func pastOf(transfers []tb.Transfer, own ledger.AccountID) *past {
+	p := &past{own: own, transfers: transfers}
+	var changes []level
+	holds := map[tb.Uint128]tb.Transfer{} // that nothing has resolved yet
+	change := func(at time.Time, t tb.Transfer, posted int64, pending pendings) {
+		if t.DebitAccountID == own {
+			changes = append(changes, level{from: at, posted: -posted, out: pending})
+		} else {
+			changes = append(changes, level{from: at, posted: posted, in: pending})
+		}
+	}
+	for _, t := range transfers {
+		at, amount, flags := ledgerTime(t.Timestamp), ledger.Centavos(t.Amount), t.TransferFlags()
+		held := ledger.Centavos(holds[t.PendingID].Amount) // 0: it resolves no hold
+		delete(holds, t.PendingID)
+		switch {
+		case flags.Pending:
+			holds[t.ID] = t
+			change(at, t, 0, pendings{held: amount})
+		case flags.VoidPendingTransfer:
+			change(at, t, 0, pendings{held: -held})
+		default:
+			change(at, t, amount, pendings{held: -held})
+		}
+		p.lines, p.times = append(p.lines, lineOf(t, own).String()), append(p.times, at)
+	}
+	slices.Reverse(p.lines)
+	slices.Reverse(p.times)
+	for _, t := range holds {
+		if t.Timeout > 0 {
+			amount, expiry := ledger.Centavos(t.Amount), ledgerTime(t.Timestamp).Add(time.Duration(t.Timeout)*time.Second)
+			change(expiry, t, 0, pendings{-amount, amount})
+			change(expiry.Add(expiredMax), t, 0, pendings{expired: -amount})
+		}
+	}
+	slices.SortStableFunc(changes, func(x, y level) int { return x.from.Compare(y.from) })
+	now := level{}
+	p.levels = append(p.levels, now)
+	for _, c := range changes {
+		now = level{c.from, now.posted + c.posted, now.out.plus(c.out), now.in.plus(c.in)}
+		p.levels = append(p.levels, now)
+	}
+	return p
+}
+
+func ledgerTime(nanoseconds uint64) time.Time {
+	return time.Unix(0, int64(nanoseconds)).UTC() //nolint:gosec // Unix time
+}
+
+// statementLine is a line of a customer's statement.
+type statementLine struct {
+	At             time.Time `json:"at"`
+	Kind           string    `json:"kind"`
+	Direction      string    `json:"direction"`
+	AmountCentavos int64     `json:"amount_centavos"`
+	Code           uint16    `json:"code"`
+	EndToEndID     string    `json:"end_to_end_id"`
+	ReturnID       string    `json:"return_id"`
+	ReasonCode     string    `json:"reason_code"`
+}
+
+func (l statementLine) String() string {
+	return fmt.Sprintf("%s %s %s %d code %d %s%s %s", l.At.UTC().Format(time.RFC3339Nano), l.Kind, l.Direction, l.AmountCentavos, l.Code, l.EndToEndID, l.ReturnID, l.ReasonCode)
+}
+
+func lineOf(t tb.Transfer, own ledger.AccountID) statementLine {
+	line := statementLine{At: ledgerTime(t.Timestamp), Kind: "posted", AmountCentavos: ledger.Centavos(t.Amount), Code: t.Code, ReasonCode: pix.Reason(t.UserData32).String()}
+	line.Direction, _ = sideOf(t, own)
+	if flags := t.TransferFlags(); flags.Pending {
+		line.Kind = "held"
+	} else if flags.VoidPendingTransfer {
+		line.Kind = "released"
+	}
+	if id, err := ledger.EndToEndIDOf(t); err == nil && ledger.CodeLeg1 <= t.Code && t.Code <= ledger.CodeLeg3 {
+		line.EndToEndID = id.String()
+	}
+	if id, err := ledger.ReturnIDOf(t); err == nil && ledger.CodeReturnLeg1 <= t.Code && t.Code <= ledger.CodeReturnLeg3 {
+		line.ReturnID = id.String()
+	}
+	return line
+}
+
+// sideOf returns the side of a transfer on which an account is, and the account of the other side.
+func sideOf(t tb.Transfer, own ledger.AccountID) (direction string, other ledger.AccountID) {
+	if t.DebitAccountID == own {
+		return "debit", t.CreditAccountID
+	}
+	return "credit", t.DebitAccountID
+}
+
+// reading is what a client read of an account's statement, page by page from the newest line on.
+type reading struct {
+	account  pix.Account
+	asked    time.Time // the first page
+	lines    []statementLine
+	complete bool // to the oldest line
+}
+
+// conclude requires the lines of the ledger from the newest line that was told, in the same
+// order and without a gap. Only lines that came after the question may be newer.
+func (r reading) conclude(j *Judge, p *past) {
+	subject := "statement of " + r.account.String() + ", asked " + r.asked.UTC().Format(timeOfDay)
+	newer := len(p.lines)
+	if len(r.lines) > 0 {
+		newer = max(0, slices.IndexFunc(p.times, func(at time.Time) bool { return !at.After(r.lines[0].At) }))
+	}
+	if newer > 0 && p.times[newer-1].Before(r.asked.Add(-j.tolerance)) {
+		j.contradict(subject, "a line is missing that was there before the question", p.lines[newer-1], "")
+		return
+	}
+	truth := p.lines[newer:]
+	for i, line := range r.lines {
+		if i == len(truth) {
+			j.contradict(subject, "the ledger has no such line", "", line.String())
+			return
+		}
+		if line.String() != truth[i] {
+			j.contradict(subject, "a line is missing, repeated or wrong", "the ledger has "+truth[i], "it says "+line.String())
+			return
+		}
+	}
+	if r.complete && len(r.lines) < len(truth) {
+		j.contradict(subject, fmt.Sprintf("it ends %d lines too early", len(truth)-len(r.lines)), "the next line is "+truth[len(r.lines)], "")
+	}
+}
+
+// balance is what a client was told of an account.
+type balance struct {
+	account pix.Account
+	Span
+	Posted     int64 `json:"posted_centavos"`
+	PendingOut int64 `json:"pending_out_centavos"`
+	PendingIn  int64 `json:"pending_in_centavos"`
+	Available  int64 `json:"available_centavos"`
+}
+
+// conclude requires a balance that the account had at an instant of the request.
+func (b balance) conclude(j *Judge, p *past) {
+	from, to := b.From.Add(-j.tolerance), b.To.Add(j.tolerance)
+	var could []string
+	isRight := false
+	for i, l := range p.levels {
+		if l.from.After(to) {
+			break
+		}
+		if i+1 < len(p.levels) && !p.levels[i+1].from.After(from) {
+			continue // it was over before the request
+		}
+		could = append(could, fmt.Sprintf("%d posted, %v pending out, %v pending in", l.posted, l.out, l.in))
+		isRight = isRight || l.posted == b.Posted && l.out.fit(b.PendingOut) && l.in.fit(b.PendingIn)
+	}
+	subject := "balance of " + b.account.String() + ", asked " + b.From.UTC().Format(timeOfDay)
+	said := fmt.Sprintf("it says %d posted, %d pending out, %d pending in, %d available", b.Posted, b.PendingOut, b.PendingIn, b.Available)
+	switch {
+	case !isRight:
+		j.contradict(subject, "the account never held that during the request", fmt.Sprintf("it held %q", could), said)
+	case b.Available != b.Posted-b.PendingOut || b.Available < 0:
+		j.contradict(subject, "what is available is not what is posted less what is held", "", said)
+	}
+}
+
+// dayReading is a bank's statement of a day, or of its part before an instant, in CSV.
+type dayReading struct {
+	bank  pix.ISPB
+	day   pix.Day
+	until time.Time
+	text  []byte
+}
+
+// conclude requires the statement that follows from the transfers of the reserve, row by row.
+func (d dayReading) conclude(j *Judge, p *past) {
+	truth, told := p.dayRows(d.day.Begins(), d.until), strings.Split(strings.TrimSuffix(string(d.text), "\r\n"), "\r\n")
+	for i := range max(len(truth), len(told)) {
+		of := func(rows []string) string {
+			if i < len(rows) {
+				return rows[i]
+			}
+			return "no more"
+		}
+		if of(truth) != of(told) {
+			j.contradict(fmt.Sprintf("statement of %s for %v", d.bank, d.day), fmt.Sprintf("row %d is not what the ledger has", i), of(truth), of(told))
+			return
+		}
+	}
+}
+
+// dayRows returns the statement of a reserve in CSV, from an instant until another: opening, lines, sums, closing.
+func (p *past) dayRows(from, until time.Time) []string {
+	instant := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+	var lines, sums []string
+	var balance, opening int64
+	sum, count := map[string]int64{}, map[string]int{} // by counterparty and direction
+	for _, t := range p.transfers {
+		at, flags := ledgerTime(t.Timestamp), t.TransferFlags()
+		if flags.Pending || flags.VoidPendingTransfer || t.Amount == (tb.Uint128{}) || !at.Before(until) {
+			continue
+		}
+		centavos := ledger.Centavos(t.Amount)
+		direction, other := sideOf(t, p.own)
+		if balance += centavos; direction == "debit" {
+			balance -= 2 * centavos
+		}
+		if at.Before(from) {
+			opening = balance
+			continue
+		}
+		kind, id := dayKind(t)
+		party := counterparty(other) + "," + direction
+		sum[party] += centavos
+		count[party]++
+		lines = append(lines, fmt.Sprintf("line,%s,%s,%s,%s,%d,%d,", instant(at), kind, id, party, centavos, balance))
+	}
+	for party, centavos := range sum {
+		sums = append(sums, fmt.Sprintf("sum,,,,%s,%d,,%d", party, centavos, count[party]))
+	}
+	slices.Sort(sums) // so that a bank's credits are before its debits
+	return slices.Concat([]string{
+		"record,at,kind,id,counterparty,direction,amount_centavos,balance_centavos,count",
+		fmt.Sprintf("opening,%s,,,,,,%d,", instant(from), opening),
+	}, lines, sums, []string{fmt.Sprintf("closing,%s,,,,,,%d,%d", instant(until), balance, len(lines))})
+}
+
+// dayKind returns what a statement calls a transfer that moved a reserve, and by which id.
+func dayKind(t tb.Transfer) (kind, id string) {
+	number := t.ID.BigInt()
+	hex := fmt.Sprintf("%032x", &number)
+	switch t.Code {
+	case ledger.CodeLeg2:
+		return "payment", lineOf(t, t.DebitAccountID).EndToEndID
+	case ledger.CodeReturnLeg2:
+		return "return", lineOf(t, t.DebitAccountID).ReturnID
+	case ledger.CodeFunding:
+		return "funding", hex
+	case uint16(ledger.LiquidityIn), uint16(ledger.LiquidityOut):
+		return "liquidity", hex
+	}
+	return fmt.Sprint("code ", t.Code), hex
+}
+
+func counterparty(account ledger.AccountID) string {
+	if account == ledger.IssuanceAccount {
+		return keys.CentralBank
+	}
+	_, of := ledger.UnpackAccount(account)
+	return string(of.ISPB)
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,13 +44,11 @@ func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
 		_, _ = io.WriteString(w, `{"status":"accepted"}`)
 	}))
 	defer server.Close()
-	c := &callers{load.NewCallers(server.URL, map[string]string{"10000001": "key"})}
+	c := load.NewCallers(server.URL, map[string]string{"10000001": "key"})
 	defer c.Close()
-	requests := make([]orderRequest, 200)
-	for i := range requests {
-		requests[i] = orderRequest{ispb: "10000001", body: []byte("{}"), payments: 1}
-	}
-	got, err := callOver(t.Context(), connections, each(requests, c.pay))
+	pay := call{http.MethodPost, "/v1/payments", "10000001", []byte("{}"), http.StatusAccepted, `"status":"accepted"`, 1}
+	requests := slices.Repeat([]call{pay}, 200)
+	got, err := callOver(t.Context(), c, connections, each(requests))
 	if err != nil || got.requests != len(requests) || answered.Load() != int64(len(requests)) || got.latency.Count != int64(len(requests)) || got.took <= 0 {
 		t.Errorf("%+v %v, %d answered", got, err, answered.Load())
 	}
@@ -58,15 +57,16 @@ func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
 	}
 	answered.Store(0)
 	wrong.Store(true)
-	if got, err = callOver(t.Context(), connections, each(requests, c.pay)); err == nil || !strings.Contains(err.Error(), "not valid") || got.requests >= 50 {
+	if got, err = callOver(t.Context(), c, connections, each(requests)); err == nil || !strings.Contains(err.Error(), "not valid") || got.requests >= 50 {
 		t.Errorf("with a wrong answer: %+v %v", got, err)
 	}
-	if _, err = callOver(t.Context(), 1, each([]orderRequest{{ispb: "10000002"}}, c.pay)); err == nil || !strings.Contains(err.Error(), "401") {
+	pay.ispb = "10000002"
+	if _, err = callOver(t.Context(), c, 1, each([]call{pay})); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("refused: %v", err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err = callOver(stopped, connections, anyFor(time.Hour, 1, func(context.Context, int) error { return nil })); !errors.Is(err, context.Canceled) {
+	if _, err = callOver(stopped, c, connections, anyFor(time.Hour, 1, func(int) call { return pay })); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 }

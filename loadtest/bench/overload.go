@@ -17,20 +17,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
-)
-
-// The ways to offer more than the maximum.
-const (
-	overBatches operation = "batches"
-	overKafka   operation = "Kafka"
 )
 
 const (
@@ -51,48 +43,36 @@ const (
 	probesMax = 2000
 )
 
-// overloaded offers a multiple of the maximum for c.RateDuration, or kafkaLasts, whatever becomes of it.
-func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
-	keys, err := s.Keys()
+// overloaded offers a multiple of the maximum for RateDuration, or kafkaLasts, whatever becomes of it.
+func (m *session) overloaded(ctx context.Context) error {
+	callers, err := m.callers(m.ProducerURL())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	callers := &callers{load.NewCallers(s.ProducerURL(), keys)}
 	defer callers.Close()
-	settling, err := mix.Parse("settling")
+	maximum, err := m.maximum(ctx, 2, m.payments/4)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	most, err := load.Run(ctx, load.Config{
-		Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling", Seed: 2,
-		Rate: 1e6, WaitForRoom: true, OutstandingMax: c.OutstandingMax, Payments: r.payments / 4, DrainTimeout: reportsMax,
-	})
+	kafka, err := m.Kafka().Options()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if !most.Passed {
-		return nil, errors.New("the run is not valid: " + most.Verdict())
-	}
-	maximum := max(most.SteadyPerSecond, most.SettledPerSecond)
-	kafka, err := s.Kafka().Options()
+	o, err := newOffer(ctx, kafka, m.population)
 	if err != nil {
-		return nil, err
-	}
-	o, err := newOffer(ctx, kafka, population, settling)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	defer o.close()
-	lasts := c.RateDuration
-	if r.does == overBatches {
+	lasts := m.RateDuration
+	if m.does == overBatches {
 		o.callers = callers
 	} else {
 		lasts = max(lasts, kafkaLasts)
 	}
 	used := cpuUsed()
 	o.start(ctx, lasts)
-	if err := o.send(ctx, r.times*maximum); err != nil {
-		return nil, err
+	if err := o.send(ctx, m.times*maximum); err != nil {
+		return err
 	}
 	sending := time.Since(o.began) // longer than planned if the way in was slow
 	generator := (cpuUsed() - used).Seconds() / sending.Seconds()
@@ -101,13 +81,18 @@ func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandb
 		err = o.drain(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	verdict, err := c.audit(ctx, s)
+	verdict, err := m.audit(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return o.run(r, verdict.String(), maximum, normal+(sending-lasts).Seconds(), generator), nil
+	m.run.verdict = "every order was settled or refused. " + verdict.String()
+	m.run.set(overloadFigures, "maximum", maximum)
+	m.run.set(overloadFigures, "normal_after", normal+(sending-lasts).Seconds())
+	m.run.set(overloadFigures, "generator_processors", generator)
+	o.sumUp(m.run)
+	return nil
 }
 
 // cpuUsed is the CPU time of this process.
@@ -123,7 +108,7 @@ func cpuUsed() time.Duration {
 // an order: the EndToEndId says when it was due, and the audit proves that each has one outcome. So millions
 // of open orders cost no memory, and the system that shares the processors keeps most of them.
 type offer struct {
-	callers            *callers // nil: orders go straight to Kafka
+	callers            *load.Callers // nil: orders go straight to Kafka
 	producer, consumer *kgo.Client
 	orders             map[string][]*pixv1.PaymentOrder // by bank; sent in turn, each time with another id
 	banks              []string
@@ -134,17 +119,21 @@ type offer struct {
 	refusals, latency           *load.Recorder
 
 	mu                 sync.Mutex
-	settled            []load.Second // of the time of the load
-	late               int           // settled after it
+	settled            []int // in each second of the load
+	late               int   // settled after it
 	rejected           int
 	firstRefusal, last time.Time
 	wrong              error
 	done               chan struct{}
 }
 
-// newOffer prepares orders of a mix, and begins at the end of the settlements.
-func newOffer(ctx context.Context, kafka []kgo.Opt, population sandbox.Population, weights mix.Mix) (*offer, error) {
+// newOffer prepares orders that must settle, and begins at the end of the settlements.
+func newOffer(ctx context.Context, kafka []kgo.Opt, population sandbox.Population) (*offer, error) {
 	o := &offer{random: rand.New(rand.NewPCG(3, 0)), latency: load.NewRecorder(), refusals: load.NewRecorder(), orders: map[string][]*pixv1.PaymentOrder{}, done: make(chan struct{})}
+	weights, err := mix.Parse(settling)
+	if err != nil {
+		return nil, err
+	}
 	generator := mix.NewGenerator(population, o.random)
 	for _, c := range weights.Schedule(offerTemplates, o.random) {
 		order := &pixv1.PaymentOrder{}
@@ -156,7 +145,6 @@ func newOffer(ctx context.Context, kafka []kgo.Opt, population sandbox.Populatio
 		}
 		o.orders[order.Payer.Ispb] = append(o.orders[order.Payer.Ispb], order)
 	}
-	var err error
 	if o.producer, err = kgo.NewClient(append(slices.Clip(kafka), kgo.ClientID("bench-writer"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 		kgo.ProducerLinger(offerTick), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(offerBufferedMax))...); err != nil {
@@ -185,7 +173,7 @@ func (o *offer) close() {
 func (o *offer) start(ctx context.Context, lasts time.Duration) {
 	o.began = time.Now()
 	o.ends = o.began.Add(lasts)
-	o.settled = make([]load.Second, int(lasts/time.Second))
+	o.settled = make([]int, int(lasts/time.Second))
 	go o.read(ctx)
 }
 
@@ -211,30 +199,22 @@ func (o *offer) send(ctx context.Context, rate float64) error {
 		case now := <-ticker.C:
 			for due := int(min(now.Sub(o.began), o.ends.Sub(o.began)).Seconds() * rate); sent < due; sent++ {
 				order := o.next(sent, o.began.Add(time.Duration(float64(sent)/rate*float64(time.Second))))
-				value, err := order.MarshalVT()
-				if err != nil {
-					return err
-				}
 				if o.callers == nil {
-					o.offered.Add(1)
-					o.accepted.Add(1) // before its report can come
-					o.producer.Produce(ctx, &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}, nil)
+					if err := o.produce(ctx, order); err != nil {
+						return err
+					}
 					continue
 				}
-				payment, err := load.PaymentOf(value)
-				if err != nil {
-					return err
-				}
-				if err := json.NewEncoder(&batch).Encode(payment); err != nil {
+				if err := json.NewEncoder(&batch).Encode(load.Payment(order)); err != nil {
 					return err
 				}
 				if (sent+1)%batchLines == 0 {
-					body := bytes.Clone(batch.Bytes())
+					bank, body := order.Payer.Ispb, bytes.Clone(batch.Bytes())
 					batch.Reset()
 					connections <- struct{}{}
 					sending.Go(func() {
 						defer func() { <-connections }()
-						o.post(ctx, payment.Payer.ISPB, body)
+						o.post(ctx, bank, body)
 					})
 				}
 			}
@@ -243,6 +223,18 @@ func (o *offer) send(ctx context.Context, rate float64) error {
 			}
 		}
 	}
+}
+
+// produce writes an order straight to Kafka.
+func (o *offer) produce(ctx context.Context, order *pixv1.PaymentOrder) error {
+	value, err := order.MarshalVT()
+	if err != nil {
+		return err
+	}
+	o.offered.Add(1)
+	o.accepted.Add(1) // before its report can come
+	o.producer.Produce(ctx, &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}, nil)
+	return nil
 }
 
 // post sends a batch. What is refused did nothing.
@@ -302,7 +294,7 @@ func (o *offer) take(report *pixv1.SettlementReport, now time.Time, after time.D
 	case report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC:
 		o.latency.Record(after)
 		if second := int(now.Sub(o.began) / time.Second); second < len(o.settled) {
-			o.settled[second].Settled++
+			o.settled[second]++
 		} else {
 			o.late++
 		}
@@ -331,25 +323,18 @@ func (o *offer) drain(ctx context.Context) error {
 
 // normalAfter returns after how many seconds payments settle fast again, from the first of a
 // series that does.
-func (o *offer) normalAfter(ctx context.Context, callers *callers) (float64, error) {
+func (o *offer) normalAfter(ctx context.Context, callers *load.Callers) (float64, error) {
 	began := time.Now()
 	var first time.Time
 	fast := 0
 	for i := range probesMax {
 		sent := time.Now()
-		value, err := o.next(i*batchLines, sent).MarshalVT()
+		order := o.next(i*batchLines, sent)
+		body, err := json.Marshal(load.Payment(order))
 		if err != nil {
 			return 0, err
 		}
-		var payment client.Payment
-		if payment, err = load.PaymentOf(value); err != nil {
-			return 0, err
-		}
-		body, err := json.Marshal(payment)
-		if err != nil {
-			return 0, err
-		}
-		answer, err := callers.Send(ctx, http.MethodPost, "/v1/payments", payment.Payer.ISPB, body, "Prefer", "wait=2")
+		answer, err := callers.Send(ctx, http.MethodPost, "/v1/payments", order.Payer.Ispb, body, "Prefer", "wait=2")
 		if err != nil {
 			return 0, err
 		}
@@ -368,29 +353,26 @@ func (o *offer) normalAfter(ctx context.Context, callers *callers) (float64, err
 	return 0, fmt.Errorf("the run is not valid: after %v payments still take more than %v", time.Since(began), normalWithin)
 }
 
-// run sums up what came of the load. Nothing is read any more.
-func (o *offer) run(r row, verdict string, maximum, normalAfter, generator float64) *Run {
+// sumUp takes what came of the load. Nothing is read any more.
+func (o *offer) sumUp(run *Run) {
 	lasted, inTime, beside, seconds := o.ends.Sub(o.began).Seconds(), 0, 0, 0
-	for i, second := range o.settled {
-		inTime += second.Settled
+	for i, settled := range o.settled {
+		inTime += settled
 		if !o.firstRefusal.IsZero() && i > int(o.firstRefusal.Sub(o.began)/time.Second) {
-			beside, seconds = beside+second.Settled, seconds+1
+			beside, seconds = beside+settled, seconds+1
 		}
 	}
 	refused := float64(o.offered.Load()-o.accepted.Load()) / lasted
 	if o.callers == nil && o.rejected > 0 {
 		refused = float64(o.rejected) / max(1, o.last.Sub(o.firstRefusal).Seconds())
 	}
-	run := &Run{verdict: "every order was settled or refused. " + verdict, course: o.settled}
 	latency := o.latency.Latency("settled")
 	run.setLatency(&latency)
-	run.set(runFigures, "payments", float64(r.payments))
-	run.set(runFigures, "per_second", float64(inTime)/lasted)
+	run.set(perSecond.group, perSecond.name, float64(inTime)/lasted)
 	for name, value := range map[string]float64{
-		"maximum": maximum, "offered": float64(o.offered.Load()) / lasted, "accepted": float64(o.accepted.Load()), "settled": float64(inTime + o.late), "refused": refused,
-		"refusal_us": 1000 * o.refusals.Latency("refusal").P50, "normal_after": normalAfter, "generator_processors": generator, "settled_beside_refusals": float64(beside) / float64(max(1, seconds)),
+		"offered": float64(o.offered.Load()) / lasted, "accepted": float64(o.accepted.Load()), "settled": float64(inTime + o.late), "refused": refused,
+		"refusal_us": 1000 * o.refusals.Latency("refusal").P50, "settled_beside_refusals": float64(beside) / float64(max(1, seconds)),
 	} {
 		run.set(overloadFigures, name, value)
 	}
-	return run
 }

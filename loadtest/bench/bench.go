@@ -20,9 +20,11 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Config says what to measure.
@@ -157,6 +159,9 @@ type session struct {
 	row
 	*stack.Stack
 	population sandbox.Population
+	keys       map[string]string // of the HTTP API, by ISPB
+	callers    *load.Callers     // of the first front door
+	options    []kgo.Opt
 	run        *Run
 
 	processes     []meter.Process
@@ -189,6 +194,15 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	defer func() {
 		err = errors.Join(err, m.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
 	}()
+	if m.keys, err = m.Keys(); err != nil {
+		return nil, err
+	}
+	if m.options, err = m.Kafka().Options(); err != nil {
+		return nil, err
+	}
+	m.options = slices.Clip(m.options) // all append to it
+	m.callers = load.NewCallers(m.ProducerURL(), m.keys)
+	defer m.callers.Close()
 	if err := m.do(ctx); err != nil {
 		return nil, err
 	}

@@ -14,11 +14,7 @@ import (
 // capBanks sets a cap on outflow on every bank, by day and by night. No payment meets it, and its window outlasts the
 // run: each payment to another bank has a fourth leg, and all of them stay alive.
 func (m *session) capBanks(ctx context.Context) error {
-	held, err := m.Keys()
-	if err != nil {
-		return err
-	}
-	api, err := client.New(m.ProducerURL(), held[keys.CentralBank])
+	api, err := client.New(m.ProducerURL(), m.keys[keys.CentralBank])
 	if err != nil {
 		return err
 	}

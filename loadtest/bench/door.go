@@ -15,13 +15,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 const (
@@ -73,46 +73,45 @@ func accountPath(a pix.Account) string {
 }
 
 // orders creates payments that must settle, before anything is measured.
-func orders(population sandbox.Population, n int) ([]client.Payment, error) {
+func orders(population sandbox.Population, n int) ([]*pixv1.PaymentOrder, error) {
 	random := rand.New(rand.NewPCG(1, 0))
 	generator := mix.NewGenerator(population, random)
 	weights, err := mix.Parse(settling)
 	if err != nil {
 		return nil, err
 	}
-	start, all := time.Now(), make([]client.Payment, 0, n)
+	start, all := time.Now(), make([]*pixv1.PaymentOrder, n)
 	for i, c := range weights.Schedule(n, random) {
-		payment, err := load.PaymentOf(generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond)).First.Value)
-		if err != nil {
+		all[i] = &pixv1.PaymentOrder{}
+		if err := all[i].UnmarshalVT(generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond)).First.Value); err != nil {
 			return nil, err
 		}
-		all = append(all, payment)
 	}
 	return all, nil
 }
 
 // pays puts orders into calls of one bank each, with at most this many lines.
-func pays(orders []client.Payment, lines int) (all []call, err error) {
+func pays(orders []*pixv1.PaymentOrder, lines int) (all []call, err error) {
 	empty := call{http.MethodPost, "/v1/payments:batch", "", nil, http.StatusOK, `"status":"accepted"`, 0}
 	if lines == 1 {
 		empty.path, empty.status = "/v1/payments", http.StatusAccepted
 	}
 	open := map[string]call{}
 	for _, o := range orders {
-		line, err := json.Marshal(o)
+		line, err := json.Marshal(load.Payment(o))
 		if err != nil {
 			return nil, err
 		}
-		c, ok := open[o.Payer.ISPB]
+		c, ok := open[o.Payer.Ispb]
 		if !ok {
 			c = empty
-			c.ispb = pix.ISPB(o.Payer.ISPB)
+			c.ispb = pix.ISPB(o.Payer.Ispb)
 		}
 		c.body, c.times = append(append(c.body, line...), '\n'), c.times+1
-		open[o.Payer.ISPB] = c
+		open[o.Payer.Ispb] = c
 		if c.times == lines {
 			all = append(all, c)
-			delete(open, o.Payer.ISPB)
+			delete(open, o.Payer.Ispb)
 		}
 	}
 	for _, c := range open {
@@ -173,38 +172,18 @@ func anyFor(lasts time.Duration, n int, about func(int) call) func() (call, bool
 	return func() (call, bool) { return about(rand.IntN(n)), time.Now().Before(until) }
 }
 
-// callers ask the HTTP API as the banks.
-func (m *session) callers(url string) (*load.Callers, error) {
-	keys, err := m.Keys()
-	return load.NewCallers(url, keys), err
-}
-
 // frontDoor measures the HTTP API. There is a figure only if every response was right, every
 // payment settled, and the audit is clean.
 func (m *session) frontDoor(ctx context.Context) error {
-	callers, err := m.callers(m.ProducerURL())
-	if err != nil {
-		return err
-	}
-	defer callers.Close()
 	door := &Door{Operation: m.does, Connections: doorConnections}
-	measure := m.readBalances
-	switch m.does {
-	case payBatch:
-		door.Connections, door.Lines = batchesAtOnce, batchLines
-		measure, err = m.payAll(door)
-	case payOne:
-		measure, err = m.payAll(door)
-	case readStates:
-		measure, err = m.readStates(ctx, callers)
-	}
+	measure, err := m.prepareDoor(ctx, door)
 	if err == nil {
 		err = m.begin()
 	}
 	if err != nil {
 		return err
 	}
-	got, err := measure(ctx, callers)
+	got, err := measure(ctx)
 	if err == nil {
 		err = m.end()
 	}
@@ -228,66 +207,66 @@ func (m *session) frontDoor(ctx context.Context) error {
 	return nil
 }
 
-// measuring makes the calls that a row of the front door measures.
-type measuring = func(context.Context, *load.Callers) (calls, error)
-
-// payAll prepares payments. Their costs include settling them.
-func (m *session) payAll(door *Door) (measuring, error) {
+// prepareDoor does what comes before an operation is measured, and returns what measures it.
+func (m *session) prepareDoor(ctx context.Context, door *Door) (measuring, error) {
+	if m.does == readBalances {
+		return m.readBalances, nil
+	}
 	made, err := orders(m.population, m.payments)
 	if err != nil {
 		return nil, err
 	}
+	batched := Door{Connections: batchesAtOnce, Lines: batchLines}
+	switch m.does {
+	case payOne:
+		return m.payAll(made, door)
+	case payBatch:
+		door.Connections, door.Lines = batched.Connections, batched.Lines
+		return m.payAll(made, door)
+	}
+	pay, err := m.payAll(made, &batched)
+	if err == nil {
+		_, err = pay(ctx)
+	}
+	return func(ctx context.Context) (calls, error) {
+		return callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, len(made), func(i int) call {
+			return read(pix.ISPB(made[i].Payer.Ispb), "/v1/payments/"+made[i].EndToEndId, `"status":"settled"`)
+		}))
+	}, err
+}
+
+// measuring makes the calls that a row of the front door measures.
+type measuring = func(context.Context) (calls, error)
+
+// payAll pays orders. The costs include settling them.
+func (m *session) payAll(made []*pixv1.PaymentOrder, door *Door) (measuring, error) {
 	requests, err := pays(made, max(1, door.Lines))
 	door.Count = m.payments
-	return func(ctx context.Context, callers *load.Callers) (calls, error) {
-		got, err := callOver(ctx, callers, door.Connections, each(requests))
+	return func(ctx context.Context) (calls, error) {
+		got, err := callOver(ctx, m.callers, door.Connections, each(requests))
 		if err == nil {
-			err = m.awaitReports(ctx)
+			err = m.awaitReports(ctx, m.payments)
 		}
 		return got, err
 	}, err
 }
 
-// readStates prepares reads of payments that have settled.
-func (m *session) readStates(ctx context.Context, callers *load.Callers) (measuring, error) {
-	made, err := orders(m.population, m.payments)
-	if err != nil {
-		return nil, err
-	}
-	requests, err := pays(made, batchLines)
-	if err == nil {
-		_, err = callOver(ctx, callers, batchesAtOnce, each(requests))
-	}
-	if err == nil {
-		err = m.awaitReports(ctx)
-	}
-	return func(ctx context.Context, callers *load.Callers) (calls, error) {
-		return callOver(ctx, callers, doorConnections, anyFor(m.RateDuration, len(made), func(i int) call {
-			return read(pix.ISPB(made[i].Payer.ISPB), "/v1/payments/"+made[i].EndToEndID, `"status":"settled"`)
-		}))
-	}, err
-}
-
 // readBalances reads balances while payments come over HTTP at a fixed rate.
-func (m *session) readBalances(ctx context.Context, callers *load.Callers) (got calls, err error) {
-	keys, err := m.Keys()
-	if err != nil {
-		return got, err
-	}
+func (m *session) readBalances(ctx context.Context) (calls, error) {
 	paying := make(chan error, 1)
 	go func() {
-		_, err := m.load(ctx, settling, load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1, FrontDoor: m.ProducerURL(), Keys: keys})
+		_, err := m.load(ctx, settling, load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1, FrontDoor: m.ProducerURL(), Keys: m.keys})
 		paying <- err
 	}()
-	got, err = callOver(ctx, callers, doorConnections, anyFor(m.RateDuration, m.population.Customers, func(i int) call {
+	got, err := callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, m.population.Customers, func(i int) call {
 		customer := m.population.Customer(i)
 		return read(customer.ISPB, accountPath(customer), `"posted_centavos":`)
 	}))
 	return got, errors.Join(<-paying, err)
 }
 
-// awaitReports returns when each payment has a settlement report.
-func (m *session) awaitReports(ctx context.Context) error {
+// awaitReports returns when there are n settlement reports.
+func (m *session) awaitReports(ctx context.Context, n int) error {
 	client, err := m.Kafka().Client(kgo.ClientID("bench"))
 	if err != nil {
 		return err
@@ -302,11 +281,11 @@ func (m *session) awaitReports(ctx context.Context) error {
 		}
 		reports := 0
 		ends.Each(func(end kadm.ListedOffset) { reports += int(end.Offset) })
-		if reports >= m.payments {
+		if reports >= n {
 			return nil
 		}
 		if !host.Sleep(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("%d of %d payments have a settlement report: %w", reports, m.payments, context.Cause(ctx))
+			return fmt.Errorf("%d of %d payments have a settlement report: %w", reports, n, context.Cause(ctx))
 		}
 	}
 }

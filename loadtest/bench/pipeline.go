@@ -73,14 +73,7 @@ func (m *session) pipeline(ctx context.Context) error {
 	if m.part == profilePart {
 		profiled = m.startProfile(ctx, engines[0])
 	}
-	stopBanks, err := m.startBanks(ctx, end)
-	if err != nil {
-		return err
-	}
-	stopFlood, err := m.startFlood(ctx)
-	if err != nil {
-		return errors.Join(err, stopBanks())
-	}
+	stopBanks, stopFlood := m.startBanks(ctx, end), m.startFlood(ctx)
 	var counted meter.Engines
 	var unmeasured error
 	config := load.Config{Rate: float64(m.rate), Payments: m.payments, Seed: 1, AtEnd: func() {
@@ -171,24 +164,20 @@ func rates(seconds []load.Second, each int) (rates []float64) {
 }
 
 // startFlood sends the flood of the row, if there is one, until stop is called.
-func (m *session) startFlood(ctx context.Context) (stop func() error, err error) {
+func (m *session) startFlood(ctx context.Context) (stop func() error) {
 	if m.flood.Kind == "" {
-		return func() error { return nil }, nil
-	}
-	kafka, err := m.Kafka().Options()
-	if err != nil {
-		return nil, err
+		return func() error { return nil }
 	}
 	flood := m.flood
 	flood.Population, flood.Bank, flood.Random = m.population, m.population.Banks-1, rand.New(rand.NewPCG(2, 0))
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		sent, err := flood.Run(ctx, kafka)
+		sent, err := flood.Run(ctx, m.options)
 		fmt.Fprintf(m.Config.Log, "the flood sent %s %s\n", pix.Thousands(sent), flood.Kind)
 		ended <- err
 	}()
-	return func() error { cancel(); return <-ended }, nil
+	return func() error { cancel(); return <-ended }
 }
 
 func (m *session) audit(ctx context.Context) (verdict audit.Verdict, err error) {
@@ -197,16 +186,12 @@ func (m *session) audit(ctx context.Context) (verdict audit.Verdict, err error) 
 		return verdict, err
 	}
 	defer client.Close()
-	kafka, err := m.Kafka().Options()
-	if err != nil {
-		return verdict, err
-	}
 	secrets, err := audit.ReadSecrets(m.AnswerKeysFile())
 	if err != nil {
 		return verdict, err
 	}
 	verdict, err = audit.Run(ctx, audit.Config{
-		Kafka: kafka, Ledger: client, Secrets: secrets, Behind: m.Kafka().Behind, Wait: 70 * time.Second, Log: func(string, ...any) {},
+		Kafka: m.options, Ledger: client, Secrets: secrets, Behind: m.Kafka().Behind, Wait: 70 * time.Second, Log: func(string, ...any) {},
 	})
 	if n := verdict.Summary.LeftOut; n > 0 {
 		fmt.Fprintf(m.Config.Log, "the audit's Kafka client left records out %d times: they were fetched again\n", n)

@@ -26,13 +26,9 @@ const (
 
 // startBanks has the first banks answer over HTTP, and the others hang on their streams, until stop is called. It calls
 // failed once one of them cannot go on.
-func (m *session) startBanks(ctx context.Context, failed func()) (stop func() error, err error) {
+func (m *session) startBanks(ctx context.Context, failed func()) (stop func() error) {
 	if m.answering == 0 {
-		return func() error { return nil }, nil
-	}
-	keys, err := m.Keys()
-	if err != nil {
-		return nil, err
+		return func() error { return nil }
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, m.population.Banks)
@@ -43,7 +39,7 @@ func (m *session) startBanks(ctx context.Context, failed func()) (stop func() er
 			play = m.answerAll
 		}
 		go func() {
-			api, err := client.New(m.ProducerURL(), keys[bank])
+			api, err := client.New(m.ProducerURL(), m.keys[bank])
 			for err == nil && ctx.Err() == nil {
 				err = play(ctx, api, bank)
 			}
@@ -60,7 +56,7 @@ func (m *session) startBanks(ctx context.Context, failed func()) (stop func() er
 			all = errors.Join(all, <-ended)
 		}
 		return all
-	}, nil
+	}
 }
 
 // hang opens a stream and reads nothing of it.

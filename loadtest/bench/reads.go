@@ -10,10 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 const (
@@ -102,12 +103,8 @@ func (m *session) underReads(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys, err := m.Keys()
-	if err != nil {
-		return err
-	}
 	doors := func() []*load.Callers { // of each bank: it waits for no connection of another's
-		return []*load.Callers{load.NewCallers(m.ProducerURL(), keys), load.NewCallers(second, keys)}
+		return []*load.Callers{load.NewCallers(m.ProducerURL(), m.keys), load.NewCallers(second, m.keys)}
 	}
 	var requests, refusals atomic.Int64
 	var readers []*reader
@@ -118,14 +115,10 @@ func (m *session) underReads(ctx context.Context) error {
 		}
 		readers = append(readers, reader)
 	}
-	kafka, err := m.Kafka().Options()
-	if err != nil {
-		return err
-	}
 
 	payer := &payer{doors: doors(), population: m.population, rate: m.rate}
 	beside := func(ctx context.Context) { // what fails is missed by nobody
-		_, _ = load.Flood{Kind: load.Payments, PerSecond: readBeside, Population: m.population, Random: rand.New(rand.NewPCG(4, 0))}.Run(ctx, kafka)
+		_, _ = load.Flood{Kind: load.Payments, PerSecond: readBeside, Population: m.population, Random: rand.New(rand.NewPCG(4, 0))}.Run(ctx, m.options)
 	}
 	everything := func(ctx context.Context) { readEverything(ctx, readers) }
 	err = while(ctx, beside, func() error {
@@ -187,17 +180,16 @@ func (m *session) phase(ctx context.Context, payer *payer, name string, flood fu
 func (r *reader) prepare(ctx context.Context) error {
 	random, next := rand.New(rand.NewPCG(uint64(r.bank), 0)), (r.bank+1)%r.population.Banks
 	payer, payee := r.population.Customer(r.bank), r.population.Customer(next)
-	var made []client.Payment
+	var made []*pixv1.PaymentOrder
 	for range readLines / 2 { // a hold and a posting each
 		id := pix.NewEndToEndID(payer.ISPB, time.Now(), random).String()
-		made = append(made, client.Payment{EndToEndID: id, Payer: client.Account{ISPB: string(payer.ISPB), Branch: payer.Branch, Number: payer.Number},
-			Payee: client.Account{ISPB: string(payee.ISPB), Branch: payee.Branch, Number: payee.Number}, AmountCentavos: readReturns})
+		made = append(made, &pixv1.PaymentOrder{EndToEndId: id, Payer: mix.AccountMessage(payer), Payee: mix.AccountMessage(payee), AmountCentavos: readReturns})
 	}
 	calls, err := pays(made, len(made))
 	if err != nil {
 		return err
 	}
-	id := made[len(made)-1].EndToEndID
+	id := made[len(made)-1].EndToEndId
 	r.payment, r.account = "/v1/payments/"+id, accountPath(payer)
 	calls = append(calls, read(r.ispb, r.payment, `"status":"settled"`))
 	for range readReturns {

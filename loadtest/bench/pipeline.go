@@ -139,9 +139,6 @@ func (m *session) sumUp(result *load.Result, counted meter.Engines) {
 		}
 	}
 	run.set(runFigures, "transfers_per_request", counted.Mean(meter.LedgerRequestEvents, "write"))
-	run.set(runFigures, "request_ms", 1e3*counted.Mean(meter.LedgerRequestSeconds, "write"))
-	run.set(runFigures, "allocations", counted.Counter("go_memstats_mallocs_total")/float64(m.payments))
-	run.set(runFigures, "allocated_bytes", counted.Counter("go_memstats_alloc_bytes_total")/float64(m.payments))
 	run.setLatency(result.Latency("settled"))
 	for _, hop := range meter.HopNames {
 		run.set(hopMeanFigures, hop, 1e3*counted.Mean(meter.HopSeconds, hop))

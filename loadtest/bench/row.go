@@ -108,13 +108,8 @@ func PartsHelp() string {
 // CheckParts rejects unknown parts.
 func CheckParts(names []string) error {
 	known := AllParts()
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("--parts holds %q: it must be all, or some of\n%s", name, PartsHelp())
-		}
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("--parts is empty: it must be all, or some of\n%s", PartsHelp())
+	if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(known, name) }) {
+		return fmt.Errorf("--parts is %q: it must be all, or some of\n%s", strings.Join(names, ","), PartsHelp())
 	}
 	return nil
 }

@@ -20,9 +20,8 @@ var HopNames = []string{"queue", "reserve", "authorize", "resolve", "report"}
 
 // Histograms of an engine.
 const (
-	HopSeconds           = "pix_hop_seconds"
-	LedgerRequestEvents  = "pix_ledger_request_events"
-	LedgerRequestSeconds = "pix_ledger_request_seconds"
+	HopSeconds          = "pix_hop_seconds"
+	LedgerRequestEvents = "pix_ledger_request_events"
 )
 
 // Engines sums up what all engines counted since their start.
@@ -107,16 +106,6 @@ func (e Engines) Since(before Engines) Engines {
 		d[s] = value - before[s]
 	}
 	return d
-}
-
-// Counter is the sum of a counter over its labels.
-func (e Engines) Counter(name string) (sum float64) {
-	for s, value := range e {
-		if s.name == name {
-			sum += value
-		}
-	}
-	return sum
 }
 
 // Labelled is a counter whose one label has a value; "" for a counter without labels.

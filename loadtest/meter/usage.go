@@ -23,7 +23,7 @@ type Process struct {
 // Sample is what processes used until an instant.
 type Sample struct {
 	Usages  []Usage // in the order of the processes
-	sockets map[socket]traffic
+	sockets map[[2]string]traffic
 	Stored  int64 // bytes of the folder on the disk
 }
 

@@ -95,7 +95,7 @@ func (m *session) answerAll(ctx context.Context, api *client.Client, bank string
 		err = errors.Join(err, <-ended)
 	}
 	if ctx.Err() != nil { // whatever ended then was to end
-		return nil
+		err = nil
 	}
 	return err
 }

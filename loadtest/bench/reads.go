@@ -74,7 +74,7 @@ func (r *reader) read(ctx context.Context, flood int) {
 	all.Wait()
 }
 
-// readAll sends all floods of all readers until ctx ends.
+// readEverything sends all floods of all readers until ctx ends.
 func readEverything(ctx context.Context, readers []*reader) {
 	var all sync.WaitGroup
 	for _, reader := range readers {

@@ -45,12 +45,9 @@ func benchCommand() *cobra.Command {
 	f.StringVar(&config.Rows, "rows", "", "measure only the rows with this in their names; empty: all rows of the parts")
 	f.IntVar(&config.Passes, "runs", 1, "passes over everything; with more than one the tables show the spread")
 	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of the ledger alone, and of each maximum")
-	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight at a maximum")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
 	f.IntVar(&config.OverloadPayments, "overload-payments", 800_000, "payments that each row of the part overload has to offer; those that are refused are offered again")
-	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments over HTTP: of which states are read, or which are accepted in a row (of those at most 200,000, because more would wait past their deadline)")
-	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "the ledger's page cache")
 	f.IntVar(&config.Engines, "engines", 1, "engines in every row")
 	f.StringVar(&config.Mix, "mix", "settling", "cases of the payments in every row that has none of its own, as of loadtest run")
 	f.BoolVar(&config.Room, "room", false, "the control room runs in every row")
@@ -124,8 +121,6 @@ func (f *benchFlags) complete(config *bench.Config) error {
 		settings.InRange("--runs", config.Passes, 1, 100),
 		settings.InRange("--payments", config.Payments, 1, paymentsMax),
 		settings.InRange("--overload-payments", config.OverloadPayments, 1000, paymentsMax),
-		settings.InRange("--door-payments", config.DoorPayments, 1, paymentsMax),
-		settings.InRange("--outstanding", config.OutstandingMax, 1, outstandingMax),
 		settings.InRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
 		return err
 	}

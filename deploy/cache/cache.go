@@ -38,11 +38,11 @@ func Folder(names ...string) (string, error) {
 // Lock creates the folder and holds it until unlock is called or the process ends, in whatever
 // way. While another process holds it, Lock waits, and says so on progress.
 func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func(), err error) {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a writable folder", err)
-	}
 	path := filepath.Join(folder, "lock")
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	var file *os.File
+	if err = os.MkdirAll(folder, 0o755); err == nil {
+		file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a writable folder", err)
 	}

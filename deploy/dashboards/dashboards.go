@@ -140,8 +140,7 @@ var Annotations = []Annotation{
 		Text: "partitions change hands", Color: orange},
 }
 
-func annotations() []object {
-	var list []object
+func annotations() (list []object) {
 	for _, a := range Annotations {
 		list = append(list, object{"name": a.Name, "datasource": datasource, "enable": true, "iconColor": a.Color,
 			// The step is at least two scrapes, so that every window holds one.
@@ -151,18 +150,54 @@ func annotations() []object {
 	return list
 }
 
-func (p Panel) noData() string { return cmp.Or(p.NoData, "no data") }
+// options are how Grafana shows each kind.
+var options = map[Kind]object{
+	Stat: {"colorMode": "background", "graphMode": "none", "textMode": "value", "justifyMode": "center", "orientation": "auto",
+		"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}},
+	Series: {"legend": legend, "tooltip": object{"mode": "multi", "sort": "desc"}},
+	States: {"mergeValues": true, "showValue": "never", "legend": legend, "tooltip": object{"mode": "single", "sort": "none"}},
+	Table:  {"showHeader": true},
+}
+
+var legend = object{"displayMode": "list", "placement": "bottom", "showLegend": true}
+
+// ofTable shows the labels; critical sorts before warning.
+var ofTable = []object{
+	{"id": "sortBy", "options": object{"sort": []object{{"field": "severity"}}}},
+	{"id": "organize", "options": object{
+		"excludeByName": object{"Time": true, "job": true, "need": true, "ispb": true, "reason": true},
+		"indexByName":   object{"alertname": 0, "about": 1, "Value": 2, "alertstate": 3, "severity": 4},
+		"renameByName":  object{"alertname": "alert", "Value": "of them", "alertstate": "state"},
+	}},
+}
 
 func (p Panel) json() object {
-	floor := p.FloorColor
-	if floor == "" {
-		floor = green
+	var targets []object
+	for i, q := range p.Queries {
+		target := object{"refId": string(rune('A' + i)), "datasource": datasource, "expr": q.Expr, "legendFormat": q.Legend}
+		if p.Kind == Stat || p.Kind == Table { // the value now, and one evaluation however long the shown time
+			target["instant"] = true
+		}
+		if p.Kind == Table {
+			target["format"] = "table"
+		}
+		targets = append(targets, target)
 	}
-	steps := []object{{"color": floor, "value": nil}}
+	panel := object{"type": string(p.Kind), "title": p.Title, "description": p.Description, "datasource": datasource,
+		"targets": targets, "fieldConfig": object{"defaults": p.defaults(), "overrides": []object{}}, "options": options[p.Kind]}
+	if p.Kind == Table {
+		panel["transformations"] = ofTable
+	}
+	return panel
+}
+
+// defaults are unit, colors, words and axis.
+func (p Panel) defaults() object {
+	steps := []object{{"color": cmp.Or(p.FloorColor, green), "value": nil}}
 	for _, t := range p.Thresholds {
 		steps = append(steps, object{"color": t.Color, "value": t.From})
 	}
-	defaults := object{"unit": p.Unit, "thresholds": object{"mode": "absolute", "steps": steps}}
+	defaults := object{"unit": p.Unit, "color": object{"mode": "thresholds"}, "thresholds": object{"mode": "absolute", "steps": steps}}
 	if p.Max != 0 {
 		defaults["max"] = p.Max
 	}
@@ -177,69 +212,34 @@ func (p Panel) json() object {
 	if p.Kind == Stat {
 		// Without this, Grafana shows missing data in the color of the lowest threshold: green although
 		// the state is unknown, or red although there is only no load.
-		mappings = append(mappings, object{"type": "special", "options": object{"match": "null+nan",
-			"result": object{"text": p.noData(), "color": grey, "index": 1}}})
+		missing := object{"text": cmp.Or(p.NoData, "no data"), "color": grey, "index": 1}
+		mappings = append(mappings, object{"type": "special", "options": object{"match": "null+nan", "result": missing}})
 	}
 	if len(mappings) > 0 {
 		defaults["mappings"] = mappings
 	}
-	var options object
-	switch p.Kind {
-	case Stat:
-		defaults["color"] = object{"mode": "thresholds"}
-		options = object{"colorMode": "background", "graphMode": "none", "textMode": "value", "justifyMode": "center", "orientation": "auto",
-			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}}
-	case Series:
-		defaults["color"] = object{"mode": "palette-classic"}
-		custom := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": false,
-			"stacking": object{"mode": "none"}, "scaleDistribution": object{"type": "linear"}, "thresholdsStyle": object{"mode": "off"}}
-		if len(p.Thresholds) > 0 {
-			custom["thresholdsStyle"] = object{"mode": "dashed"}
-		}
-		if p.Stack {
-			custom["stacking"] = object{"mode": "normal"}
-			custom["fillOpacity"] = 40
-		}
-		if p.Log {
-			custom["scaleDistribution"] = object{"type": "log", "log": 10}
-		} else {
+	if p.Kind == Series {
+		p.axis(defaults)
+	}
+	return defaults
+}
+
+func (p Panel) axis(defaults object) {
+	custom := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": false,
+		"stacking": object{"mode": "none"}, "scaleDistribution": object{"type": "linear"}, "thresholdsStyle": object{"mode": "off"}}
+	if len(p.Thresholds) > 0 {
+		custom["thresholdsStyle"] = object{"mode": "dashed"}
+	}
+	if p.Stack {
+		custom["stacking"], custom["fillOpacity"] = object{"mode": "normal"}, 40
+	}
+	if p.Log {
+		custom["scaleDistribution"] = object{"type": "log", "log": 10}
+	} else {
+		custom["axisSoftMin"] = 0
+		if p.Unit != "currencyBRL" && p.Unit != "s" { // balances, differences and clock skews may be negative
 			defaults["min"] = 0
-			custom["axisSoftMin"] = 0
-		}
-		if p.Unit == "currencyBRL" || p.Unit == "s" { // balances, differences and clock skews may be negative
-			delete(defaults, "min")
-		}
-		defaults["custom"] = custom
-		options = object{"legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "multi", "sort": "desc"}}
-	case States:
-		defaults["color"] = object{"mode": "thresholds"}
-		options = object{"mergeValues": true, "showValue": "never", "legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "single", "sort": "none"}}
-	case Table:
-		defaults["color"] = object{"mode": "thresholds"}
-		options = object{"showHeader": true}
-	}
-	var targets []object
-	for i, q := range p.Queries {
-		target := object{"refId": string(rune('A' + i)), "datasource": datasource, "expr": q.Expr, "legendFormat": q.Legend}
-		switch p.Kind {
-		case Stat: // the value now, and one evaluation however long the shown time
-			target["instant"] = true
-		case Table:
-			target["instant"], target["format"] = true, "table"
-		}
-		targets = append(targets, target)
-	}
-	panel := object{"type": string(p.Kind), "title": p.Title, "description": p.Description, "datasource": datasource,
-		"targets": targets, "fieldConfig": object{"defaults": defaults, "overrides": []object{}}, "options": options}
-	if p.Kind == Table { // shows the labels; critical sorts before warning
-		panel["transformations"] = []object{
-			{"id": "sortBy", "options": object{"sort": []object{{"field": "severity"}}}},
-			{"id": "organize", "options": object{
-				"excludeByName": object{"Time": true, "job": true, "need": true, "ispb": true, "reason": true},
-				"indexByName":   object{"alertname": 0, "about": 1, "Value": 2, "alertstate": 3, "severity": 4},
-				"renameByName":  object{"alertname": "alert", "Value": "of them", "alertstate": "state"},
-			}},
 		}
 	}
-	return panel
+	defaults["color"], defaults["custom"] = object{"mode": "palette-classic"}, custom
 }

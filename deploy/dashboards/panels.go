@@ -39,6 +39,12 @@ var (
 			{`sum(rate(pix_payments_redelivered_total[30s]))`, "redelivered"},
 			{`sum(rate(pix_payments_joined_total[30s]))`, "joined"},
 			{`sum(rate(pix_payments_skipped_total[30s]))`, "skipped"}}}
+	owners = Panel{Title: "Which engine owns how many partitions?", Kind: Series, Width: 12, Unit: "short", Stack: true,
+		Description: "The sum is the number of partitions (16 by default). A dip is a rebalance.",
+		Queries:     []Query{{`pix_partitions_owned`, "{{instance}}"}}}
+	fates = Panel{Title: "What happens to the answers of banks?", Kind: Series, Width: 12, Unit: "suffix: /s",
+		Description: "Used. Late: the payment no longer waits. Unknown: this engine has no such payment, normal after a restart. Invalid: cannot be decoded, or another bank answered.",
+		Queries:     []Query{{`sum by (fate) (rate(pix_authorization_responses_total[30s]))`, "{{fate}}"}}}
 )
 
 var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description: "Is everything all right? What happens to payments, and how fast?", Rows: []Row{
@@ -114,15 +120,9 @@ var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description
 		{Title: "Where does the time go?", Kind: Series, Width: 12, Unit: "s", Stack: true,
 			Description: "Mean time of each hop, stacked. Queue: in Kafka. Reserve: the ledger holds the money. Authorize: the bank answers. Resolve: the ledger settles or cancels. Report: Kafka stores the outcome.",
 			Queries:     []Query{{`sum by (hop) (rate(pix_hop_seconds_sum[30s])) / sum by (hop) (rate(pix_hop_seconds_count[30s]) > 0)`, "{{hop}}"}}},
-		{Title: "Which hop is slow for the slowest 1 %?", Kind: Series, Width: 12, Unit: "s", Log: true,
+		{Title: "Which hop is slow for the slowest 1 %?", Kind: Series, Width: 24, Unit: "s", Log: true,
 			Description: "p99 of each hop. Queue, reserve, resolve and report together should stay below a second (orange). The bank has the rest.",
 			Queries:     []Query{{`histogram_quantile(0.99, sum by (le, hop) (rate(pix_hop_seconds_bucket[30s])))`, "{{hop}}"}}, Thresholds: []Threshold{{1, orange}, {40, red}}},
-		{Title: "How long do banks take to answer?", Kind: Series, Width: 12, Unit: "s", Log: true,
-			Description: "From question to answer, for answers in time only. A silent bank shows as timed out. PIX promises an outcome within 10 s (orange).",
-			Queries: []Query{
-				{`histogram_quantile(0.5, sum by (le) (rate(pix_hop_seconds_bucket{hop="authorize"}[30s])))`, "p50"},
-				{`histogram_quantile(0.99, sum by (le) (rate(pix_hop_seconds_bucket{hop="authorize"}[30s])))`, "p99"}},
-			Thresholds: []Threshold{{10, orange}, {40, red}}},
 	}},
 }}
 
@@ -158,9 +158,6 @@ var ledger = Dashboard{UID: "liquida-ledger", Title: "Ledger", Description: "Doe
 		{Title: "Do chains wait for the writer?", Kind: Series, Width: 12, Unit: "short",
 			Description: "Chains that wait for the next request, by engine. They collect while a request is under way. More than fit into one request (2,729, orange): the ledger is the limit.",
 			Queries:     []Query{{`pix_ledger_chains_waiting`, "{{instance}}"}}, Thresholds: []Threshold{{2729, orange}}},
-		{Title: "How many transfers per second?", Kind: Series, Width: 12, Unit: "suffix: /s", Stack: true,
-			Description: "Transfers sent, by engine.",
-			Queries:     []Query{{`sum by (instance) (rate(pix_ledger_request_events_sum{kind="write"}[30s]))`, "{{instance}}"}}},
 		{Title: "Whose reads take the ledger's time?", Kind: Series, Width: 12, Unit: "percentunit", Stack: true,
 			Description: "Share of the ledger's time that reads over the HTTP API take, by participant. While payments wait, all of them together stay below LEDGER_READ_SHARE, in equal parts.",
 			Queries:     []Query{{`sum by (participant) (rate(pix_ledger_read_cost_seconds_total[30s]))`, "{{participant}}"}}},
@@ -239,9 +236,7 @@ var streams = Dashboard{UID: "liquida-streams", Title: "Streams", Description: "
 			Queries:     []Query{{`sum by (topic) (max by (topic, partition) (delta(pix_topic_end_offset[30s]))) / 30`, "{{topic}}"}}},
 	}},
 	{"Who does what?", 9, []Panel{
-		{Title: "Which engine owns how many partitions?", Kind: Series, Width: 12, Unit: "short", Stack: true,
-			Description: "The sum is the number of partitions (16 by default). A dip is a rebalance.",
-			Queries:     []Query{{`pix_partitions_owned`, "{{instance}}"}}},
+		owners,
 		{Title: "How often do partitions change hands?", Kind: Series, Width: 12, Unit: "short",
 			Description: "Rebalances per minute by kind. Lost: an engine was silent for longer than its session. Look at its CPU and its machine.",
 			Queries:     []Query{{`sum by (kind) (increase(pix_rebalances_total[1m]))`, "{{kind}}"}}, Thresholds: []Threshold{{10, orange}}},
@@ -256,9 +251,7 @@ var streams = Dashboard{UID: "liquida-streams", Title: "Streams", Description: "
 		{Title: "What cannot become a payment, and why?", Kind: Series, Width: 12, Unit: "suffix: /s", Stack: true,
 			Description: "Dead letters by reason. A sender causes each of them. FF01: cannot be decoded, or a field is malformed. FF08: bad EndToEndId. DT02: accepted in the future. DUPL: an id used twice with different content. LQ07: an id made to meet the ids of another. LQ08: a batch that cannot be read. LQ09: copies of an order in flight, more than may wait. The load test sends some on purpose.",
 			Queries:     []Query{{`sum by (reason) (rate(pix_dead_letters_total[30s]))`, "{{reason}}"}}},
-		{Title: "What happens to the answers of banks?", Kind: Series, Width: 12, Unit: "suffix: /s",
-			Description: "Used. Late: the payment no longer waits. Unknown: this engine has no such payment, normal after a restart. Invalid: cannot be decoded, or another bank answered.",
-			Queries:     []Query{{`sum by (fate) (rate(pix_authorization_responses_total[30s]))`, "{{fate}}"}}},
+		fates,
 		{Title: "How many bytes go to and from Kafka?", Kind: Series, Width: 12, Unit: "Bps",
 			Description: "Uncompressed bytes that each service produced and fetched.",
 			Queries: []Query{
@@ -272,17 +265,11 @@ var streams = Dashboard{UID: "liquida-streams", Title: "Streams", Description: "
 
 var money = Dashboard{UID: "liquida-money", Title: "Money", Description: "Is every centavo where it should be? Computed from the ledger every 2 s.", Rows: []Row{
 	{"Is every centavo where it should be?", 5, []Panel{
-		moneyAddsUp,
-		{Title: "Do reserve + transit add up?", Kind: Stat, Width: 5, Unit: "currencyBRL",
-			Description: "For each bank, at every instant: reserve + transit = its books, which follow the acts on its money. Shows the largest difference.",
-			Queries:     []Query{{`max(abs(pix_books_difference_centavos)) / 100`, "difference"}}, Thresholds: []Threshold{{0.001, red}}, Words: map[string]Word{"0": yes}},
-		{Title: "Is issued money conserved?", Kind: Stat, Width: 5, Unit: "currencyBRL",
-			Description: "All reserves together equal what the central bank issued. Shows the difference.",
-			Queries:     []Query{{`max(abs(pix_conservation_difference_centavos)) / 100`, "difference"}}, Thresholds: []Threshold{{0.001, red}}, Words: map[string]Word{"0": yes}},
-		{Title: "Does held money add up?", Kind: Stat, Width: 5, Unit: "currencyBRL",
+		moneyAddsUp.wide(8),
+		{Title: "Does held money add up?", Kind: Stat, Width: 8, Unit: "currencyBRL",
 			Description: "The same law for money that is held. An expiry may show a difference for a moment (orange). A difference that stays is a bug.",
 			Queries:     []Query{{`max(abs(pix_books_pending_difference_centavos)) / 100`, "difference"}}, Thresholds: []Threshold{{0.001, orange}}, Words: map[string]Word{"0": yes}},
-		{Title: "How fresh is this?", Kind: Stat, Width: 5, Unit: "s",
+		{Title: "How fresh is this?", Kind: Stat, Width: 8, Unit: "s",
 			Description: "Time since the producer last read the balances. It reads them every BOOKS_INTERVAL (2 s by default).",
 			Queries:     []Query{{`time() - max(pix_books_read_timestamp_seconds)`, "ago"}}, Thresholds: []Threshold{{10, orange}, {30, red}}},
 	}},
@@ -350,12 +337,8 @@ var recovery = Dashboard{UID: "liquida-recovery", Title: "Recovery", Description
 			Queries:     []Query{{`pix:standstill_seconds`, "since the last"}}, Thresholds: []Threshold{{10, orange}, {40, red}}},
 		absorbed,
 		oldest,
-		{Title: "Which answers of banks were not used?", Kind: Series, Width: 12, Unit: "suffix: /s",
-			Description: "Late: the payment no longer waits. Unknown: this engine has no such payment. Both happen after a restart and do no harm: the engine asks the bank again.",
-			Queries:     []Query{{`sum by (fate) (rate(pix_authorization_responses_total{fate!="used"}[30s]))`, "{{fate}}"}}},
-		{Title: "Who owned the partitions?", Kind: Series, Width: 12, Unit: "short", Stack: true,
-			Description: "By engine. After the session timeout of 3 s other engines take the partitions of a dead one, or it is back by then.",
-			Queries:     []Query{{`pix_partitions_owned`, "{{instance}}"}}},
+		fates,
+		owners,
 		{Title: "How much had to be looked up?", Kind: Series, Width: 12, Unit: "suffix: /s",
 			Description: "Ids that engines looked up in the ledger: 134 for each return, 5 for a copy or for a payment that was unfinished at a restart. The load test's mix takes about 5 a message, nearly all for returns. A restart shows as a peak.",
 			Queries:     []Query{{`sum by (kind) (rate(pix_ledger_request_events_sum{kind!="write"}[30s]))`, "{{kind}}"}}},

@@ -57,22 +57,16 @@ func Local(folder string, targets map[string][]string) error {
 		jobs = append(jobs, job)
 	}
 	config["scrape_configs"] = jobs
-	if text, err = yaml.Marshal(config); err != nil {
-		return err
-	}
-	if err := write(filepath.Join(folder, ConfigFile), text); err != nil {
-		return err
-	}
-	for _, name := range []string{RulesFile, BridgeFile} {
-		text, err := files.ReadFile(name)
-		if err != nil {
-			return err
+	text, err = yaml.Marshal(config)
+	for _, name := range []string{ConfigFile, RulesFile, BridgeFile} {
+		if err == nil && name != ConfigFile {
+			text, err = files.ReadFile(name)
 		}
-		if err := write(filepath.Join(folder, name), text); err != nil {
-			return err
+		if err == nil {
+			err = write(filepath.Join(folder, name), text)
 		}
 	}
-	return nil
+	return err
 }
 
 // write replaces the file at once, because Prometheus may be reading it.

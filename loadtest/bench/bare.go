@@ -16,13 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
-	"github.com/liquida/liquida/loadtest/mix"
-	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -34,207 +30,151 @@ import (
 // BareRoles are the two processes of the bare pipeline.
 var BareRoles = []string{"engine", "bank"}
 
-// bareReady is what such a process prints when it has its partitions.
+// bareReady is what such a process prints for each of its hops, once that has its partitions.
 const bareReady = "ready"
 
 // RunBare is one process of the bare pipeline. It ends with ctx.
 func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses string) error {
-	p := &bare{kafka: stream.Config{Brokers: []string{kafkaAddress}}, open: map[string]*pixv1.PaymentOrder{}}
+	kafka := stream.Config{Brokers: []string{kafkaAddress}}
 	if role == "bank" {
-		return p.hop(ctx, stream.AuthorizationRequests, p.answer)
+		return hop{from: stream.AuthorizationRequests, to: stream.AuthorizationResponses, take: accept}.run(ctx, kafka, nil)
 	}
-	client, err := ledger.Connect(ledger.Config{Addresses: strings.Split(ledgerAddresses, ",")})
+	client, err := connect(ledger.Config{Addresses: strings.Split(ledgerAddresses, ",")})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	p.ledger = client
-	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // the first request is slow
-		return err
-	}
+	var open sync.Map // orders by EndToEndId, until the answer
 	ended := make(chan error, 2)
-	go func() { ended <- p.hop(ctx, stream.Payments, p.hold) }()
-	go func() { ended <- p.hop(ctx, stream.AuthorizationResponses, p.post) }()
+	for _, h := range []hop{
+		{stream.Payments, stream.AuthorizationRequests, holds(&open)},
+		{stream.AuthorizationResponses, stream.Settlements, posts(&open)},
+	} {
+		go func() { ended <- h.run(ctx, kafka, client) }()
+	}
 	return <-ended
 }
 
-type bare struct {
-	kafka  stream.Config
-	ledger tigerbeetle.Client
+// message is what a hop writes.
+type message interface{ MarshalVT() ([]byte, error) }
 
-	mu   sync.Mutex
-	open map[string]*pixv1.PaymentOrder // by EndToEndId, until its answer
+// hop takes each record of a topic, and writes a message to another one. Before that, all transfers of a fetch are
+// created in one request.
+type hop struct {
+	from, to string
+	take     func(*kgo.Record, []tb.Transfer) (message, []tb.Transfer, error) // no message: nothing is to do
 }
 
-// hop gives each fetch of a topic to take, and writes what that returns.
-func (p *bare) hop(ctx context.Context, topic string, take func([]*kgo.Record) ([]*kgo.Record, error)) error {
+func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Client) error {
 	var ready sync.Once
-	client, err := p.kafka.Client(kgo.ClientID("bare"), kgo.ConsumerGroup("bare-"+topic), kgo.ConsumeTopics(topic),
+	consumer, err := kafka.Client(kgo.ClientID("bare"), kgo.ConsumerGroup("bare-"+h.from), kgo.ConsumeTopics(h.from),
 		kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax), kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { ready.Do(func() { fmt.Println(bareReady) }) }))
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer consumer.Close()
 	for {
-		fetches := client.PollFetches(ctx)
+		fetches := consumer.PollFetches(ctx)
 		if err := errors.Join(ctx.Err(), fetches.Err()); err != nil {
 			return err
 		}
-		written, err := take(fetches.Records())
-		if err != nil {
+		var transfers []tb.Transfer
+		var written []*kgo.Record
+		for _, r := range fetches.Records() {
+			var said message
+			if said, transfers, err = h.take(r, transfers); err != nil {
+				return err
+			}
+			if said == nil {
+				continue
+			}
+			value, err := said.MarshalVT()
+			if err != nil {
+				return err
+			}
+			written = append(written, &kgo.Record{Topic: h.to, Key: r.Key, Value: value})
+		}
+		if err := create(client, transfers); err != nil {
 			return err
 		}
 		for _, record := range written {
-			client.Produce(ctx, record, nil) // what fails is missed by the load
+			consumer.Produce(ctx, record, nil) // what fails is missed by the load
 		}
 	}
 }
 
-// hold holds the money of orders in one request, and asks about them.
-func (p *bare) hold(records []*kgo.Record) (questions []*kgo.Record, err error) {
-	var holds []tb.Transfer
-	for _, r := range records {
+// holds holds the money of orders, and asks about them.
+func holds(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Transfer, error) {
+	return func(r *kgo.Record, transfers []tb.Transfer) (message, []tb.Transfer, error) {
 		order := &pixv1.PaymentOrder{}
 		if err := order.UnmarshalVT(r.Value); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		content := pix.Content{Payer: accountOf(order.Payer), Payee: accountOf(order.Payee), AmountCentavos: order.AmountCentavos}
 		id, err := pix.ParseEndToEndID(order.EndToEndId)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		holds = ledger.AppendReserve(holds, id, content, 60)
-		question := &pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos}
-		value, err := question.MarshalVT()
-		if err != nil {
-			return nil, err
-		}
-		questions = append(questions, &kgo.Record{Topic: stream.AuthorizationRequests, Key: r.Key, Value: value})
-		p.mu.Lock()
-		p.open[order.EndToEndId] = order
-		p.mu.Unlock()
+		open.Store(order.EndToEndId, order)
+		content := pix.Content{Payer: accountOf(order.Payer), Payee: accountOf(order.Payee), AmountCentavos: order.AmountCentavos}
+		return &pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos},
+			ledger.AppendReserve(transfers, id, content, 60), nil
 	}
-	return questions, p.create(holds)
 }
 
-// answer accepts what is asked.
-func (p *bare) answer(records []*kgo.Record) (answers []*kgo.Record, err error) {
-	for _, r := range records {
-		var question pixv1.AuthorizationRequest
-		if err := question.UnmarshalVT(r.Value); err != nil {
-			return nil, err
-		}
-		answer := &pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
-		value, err := answer.MarshalVT()
-		if err != nil {
-			return nil, err
-		}
-		answers = append(answers, &kgo.Record{Topic: stream.AuthorizationResponses, Key: r.Key, Value: value})
+// accept accepts what is asked.
+func accept(r *kgo.Record, _ []tb.Transfer) (message, []tb.Transfer, error) {
+	var question pixv1.AuthorizationRequest
+	if err := question.UnmarshalVT(r.Value); err != nil {
+		return nil, nil, err
 	}
-	return answers, nil
+	return &pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}, nil, nil
 }
 
-// post posts what is answered in one request, and reports it.
-func (p *bare) post(records []*kgo.Record) (reports []*kgo.Record, err error) {
-	var posts []tb.Transfer
-	for _, r := range records {
+// posts posts what is answered, and reports it.
+func posts(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Transfer, error) {
+	return func(r *kgo.Record, transfers []tb.Transfer) (message, []tb.Transfer, error) {
 		id, err := pix.ParseEndToEndID(string(r.Key))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		p.mu.Lock()
-		order := p.open[string(r.Key)]
-		delete(p.open, string(r.Key))
-		p.mu.Unlock()
-		if order == nil {
-			continue // answered before
+		found, ok := open.LoadAndDelete(string(r.Key))
+		if !ok {
+			return nil, transfers, nil // answered before
 		}
-		posts = ledger.AppendPost(posts, id, order.Payer.Ispb == order.Payee.Ispb)
-		settled := &pixv1.SettlementReport{EndToEndId: order.EndToEndId, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
-			Payer: order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos}
-		value, err := settled.MarshalVT()
-		if err != nil {
-			return nil, err
-		}
-		reports = append(reports, &kgo.Record{Topic: stream.Settlements, Key: r.Key, Value: value})
+		order := found.(*pixv1.PaymentOrder)
+		return &pixv1.SettlementReport{EndToEndId: order.EndToEndId, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
+			Payer: order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos}, ledger.AppendPost(transfers, id, order.Payer.Ispb == order.Payee.Ispb), nil
 	}
-	return reports, p.create(posts)
-}
-
-func (p *bare) create(transfers []tb.Transfer) error {
-	for len(transfers) > 0 {
-		part := transfers[:min(len(transfers), 3*chainsPerRequest)]
-		transfers = transfers[len(part):]
-		refused, err := p.ledger.CreateTransfers(part)
-		if err == nil && len(refused) > 0 {
-			err = fmt.Errorf("%d of %d transfers were refused, the first with %s", len(refused), len(part), refused[0].Result)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func accountOf(a *pixv1.Account) pix.Account {
 	return pix.Account{ISPB: pix.ISPB(a.Ispb), Branch: a.Branch, Number: a.Number}
 }
 
-// bare measures the bare pipeline in the place of the engine and the banks. The load sees whether each payment is
-// reported as settled; nothing audits it.
-func (c Config) bare(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
-	for _, name := range s.Names() {
+// startBare puts the bare pipeline in the place of the engine and the banks, until ctx ends. The load sees whether each
+// payment is reported as settled; nothing audits it.
+func (m *session) startBare(ctx context.Context) (processes []meter.Process, err error) {
+	for _, name := range m.Names() {
 		if name == stack.Producer || name == stack.Simulator || strings.HasPrefix(name, "engine-") {
-			if err := s.StopProcess(ctx, name); err != nil {
+			if err := m.StopProcess(ctx, name); err != nil {
 				return nil, err
 			}
 		}
 	}
-	weights, err := mix.Parse(c.Mix)
-	if err != nil {
-		return nil, err
-	}
-	m, err := c.begin(s)
-	if err != nil {
-		return nil, err
-	}
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	columns := map[string]string{"engine": "engine-bare", "bank": stack.Simulator}
 	for _, role := range BareRoles {
-		process, err := c.startBare(running, s, role)
+		process, err := m.startRole(ctx, role)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { stop(); _ = process.Wait() }() // it was killed
-		m.processes = append(m.processes, meter.Process{Name: columns[role], PID: process.Process.Pid})
+		processes = append(processes, meter.Process{Name: map[string]string{"engine": "engine-bare", "bank": stack.Simulator}[role], PID: process.Pid})
 	}
-	if m.before, err = meter.Read(m.processes, m.data); err != nil {
-		return nil, err
-	}
-	var unmeasured error
-	result, err := load.Run(ctx, load.Config{Stream: s.Kafka(), Population: population, Mix: weights, MixName: c.Mix,
-		Rate: float64(r.rate), Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000, AtEnd: func() { unmeasured = m.end() }})
-	if err = errors.Join(err, unmeasured); err != nil {
-		return nil, err
-	}
-	if !result.Passed {
-		report.WriteLoad(c.Log, result)
-		return nil, errors.New("the run is not valid: " + result.Verdict())
-	}
-	run := &Run{verdict: result.Verdict() + "; not audited", curve: curveOf(result.Curve)}
-	run.set(runFigures, "payments", float64(r.payments))
-	run.set(runFigures, "offered_per_second", float64(r.rate))
-	run.set(runFigures, "per_second", result.SettledPerSecond)
-	run.setLatency(result.Latency("settled"))
-	m.costs(run, r.payments)
-	return run, nil
+	return processes, nil
 }
 
-// startBare starts a process of the bare pipeline, and returns when it has its partitions.
-func (c Config) startBare(ctx context.Context, s *stack.Stack, role string) (*exec.Cmd, error) {
-	command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "loadtest"), "bare", role, s.KafkaAddress(), s.TigerBeetleAddresses())
+// startRole starts a process of the bare pipeline, and returns when all of its hops have their partitions.
+func (m *session) startRole(ctx context.Context, role string) (*os.Process, error) {
+	command := exec.CommandContext(ctx, filepath.Join(m.BinDir, "loadtest"), "bare", role, m.KafkaAddress(), m.TigerBeetleAddresses())
 	command.Env, command.Stderr = append(os.Environ(), "GOGC=400"), os.Stderr
 	output, err := command.StdoutPipe()
 	if err == nil {
@@ -243,11 +183,12 @@ func (c Config) startBare(ctx context.Context, s *stack.Stack, role string) (*ex
 	if err != nil {
 		return nil, err
 	}
-	lines, hops := bufio.NewScanner(output), map[string]int{"engine": 2, "bank": 1}[role]
-	for ; hops > 0; hops-- {
+	lines := bufio.NewScanner(output)
+	for range map[string]int{"engine": 2, "bank": 1}[role] {
 		if !lines.Scan() {
 			return nil, errors.Join(command.Wait(), fmt.Errorf("the bare %s ended before it was ready", role))
 		}
 	}
-	return command, nil
+	go func() { _ = command.Wait() }() // it is killed when ctx ends
+	return command.Process, nil
 }

@@ -6,27 +6,21 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/sandbox"
 )
 
 // capBanks sets a cap on outflow on every bank, by day and by night. No payment meets it, and its window outlasts the
 // run: each payment to another bank has a fourth leg, and all of them stay alive.
-func capBanks(ctx context.Context, s *stack.Stack, population sandbox.Population) error {
-	held, err := s.Keys()
-	if err != nil {
-		return err
-	}
-	api, err := client.New(s.ProducerURL(), held[keys.CentralBank])
+func (m *session) capBanks(ctx context.Context) error {
+	api, err := client.New(m.ProducerURL(), m.keys[keys.CentralBank])
 	if err != nil {
 		return err
 	}
 	most := int64(ledger.ActCentavosMax)
-	for bank := range population.Banks {
-		ispb := string(population.Bank(bank))
+	for bank := range m.population.Banks {
+		ispb := string(m.population.Bank(bank))
 		for _, act := range []string{"day-cap", "night-cap"} {
 			of := client.ParticipantAct{Act: act, CapCentavos: &most, WindowSeconds: ledger.WindowSecondsMax}
 			if _, err := api.ActOnParticipant(ctx, ispb, "bench-"+act+"-"+ispb, of); err != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,14 +13,15 @@ import (
 // may differ by chance: a tail varies more than a mean.
 var compared = []struct {
 	figure
+	title string
 	more  bool // more is better
 	noise float64
 }{
-	{figure{"of the ledger alone", "%.2f", runFigures, "ratio_to_ceiling"}, true, 0.05},
-	{figure{"p50, times bare", "%.2f", bareFigures, "p50"}, false, 0.15},
-	{figure{"p99, times bare", "%.2f", bareFigures, "p99"}, false, 0.30},
-	{figure{"CPU, times bare", "%.2f", bareFigures, allProcesses}, false, 0.05},
-	{figure{"CPU, times the ledger's", "%.2f", runFigures, "cpu_to_ledger"}, false, 0.05},
+	{ofCeiling, "of the ledger alone", true, 0.05},
+	{figure{bareFigures, "p50"}, "p50, times bare", false, 0.15},
+	{figure{bareFigures, "p99"}, "p99, times bare", false, 0.30},
+	{figure{bareFigures, allProcesses}, "CPU, times bare", false, 0.05},
+	{figure{runFigures, "cpu_to_ledger"}, "CPU, times the ledger's", false, 0.05},
 }
 
 // CompareRule says when a figure has changed.
@@ -28,69 +30,59 @@ const CompareRule = "Ratios are compared, which hold on another machine: payment
 	"One has changed if its medians differ by more than noise (payments/s and CPU 5 %, p50 15 %,\n" +
 	"p99 30 %) and the ranges of the two results do not overlap."
 
-// Change is a figure that became better or worse.
-type Change struct {
-	Row, Figure string
-	Before, Now float64
-	Worse       float64 // share of the earlier figure; below 0: better
-}
-
-// Compare returns what changed since an earlier result, in rows of both.
-func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
-	for _, row := range r.Rows {
-		for _, other := range earlier.Rows {
-			if row.Name != other.Name || len(row.Verdicts) == 0 || len(other.Verdicts) == 0 {
-				continue
-			}
-			rows++
-			for _, c := range compared {
-				now, before := c.spread(row), c.spread(other)
-				if before.median == 0 || now.median == 0 {
-					continue
-				}
-				worse := now.median/before.median - 1
-				if c.more {
-					worse = 1 - now.median/before.median
-				}
-				overlap := now.min <= before.max && before.min <= now.max
-				if math.Abs(worse) > c.noise && !overlap {
-					changes = append(changes, Change{row.Name, c.title, before.median, now.median, worse})
-				}
-			}
-		}
-	}
-	return changes, rows
-}
-
-// WriteComparison prints the changes. It returns an error if a figure is worse by more than
-// worseMax, a share.
+// WriteComparison prints what changed since an earlier result, in rows of both. It returns an error if a figure is
+// worse by more than worseMax, a share.
 func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64) error {
-	changes, rows := r.Compare(earlier)
-	if rows == 0 {
-		return fmt.Errorf("the two results have no row in common")
-	}
-	table := report.Table{Title: fmt.Sprintf("Against the result of %s, %d rows", earlier.StartedAt.UTC().Format("2006-01-02 15:04 UTC"), rows), Note: CompareRule,
-		Head: []string{"", "figure", "before", "now", ""}}
+	table := report.Table{Note: CompareRule, Head: []string{"", "figure", "before", "now", ""}}
 	if earlier.Hardware != r.Hardware || earlier.Settings != r.Settings {
 		table.Note += "\nHARDWARE OR SETTINGS DIFFER. Before: " + earlier.Hardware + "; " + earlier.Settings
 	}
-	failed := 0
-	for _, c := range changes {
-		verdict := fmt.Sprintf("better by %.0f %%", -100*c.Worse)
-		if c.Worse > 0 {
-			verdict = fmt.Sprintf("WORSE by %.0f %%", 100*c.Worse)
+	rows, failed := 0, 0
+	for _, row := range r.Rows {
+		for _, other := range earlier.Rows {
+			if row.Name == other.Name && len(row.Verdicts) > 0 && len(other.Verdicts) > 0 {
+				rows++
+				failed += row.compare(other, worseMax, &table)
+			}
 		}
-		if c.Worse > worseMax {
-			failed++
-		}
-		table.Add(c.Row, c.Figure, fmt.Sprintf("%.2f", c.Before), fmt.Sprintf("%.2f", c.Now), verdict)
 	}
+	if rows == 0 {
+		return errors.New("the two results have no row in common")
+	}
+	table.Title = fmt.Sprintf("Against the result of %s, %d rows", earlier.StartedAt.UTC().Format("2006-01-02 15:04 UTC"), rows)
 	table.Write(w)
-	if len(changes) == 0 {
+	if len(table.Rows) == 0 {
 		fmt.Fprintln(w, "nothing has changed")
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d figures are worse by more than %.0f %%", failed, 100*worseMax)
 	}
 	return nil
+}
+
+// compare adds what changed in a row to a table, and returns how many figures are worse by more than worseMax.
+func (r Row) compare(earlier Row, worseMax float64, table *report.Table) (failed int) {
+	for _, c := range compared {
+		now, before := r.spread(c.figure), earlier.spread(c.figure)
+		if before.median == 0 || now.median == 0 {
+			continue
+		}
+		worse := now.median/before.median - 1 // below 0: better
+		if c.more {
+			worse = -worse
+		}
+		overlap := now.min <= before.max && before.min <= now.max
+		if math.Abs(worse) <= c.noise || overlap {
+			continue
+		}
+		verdict := fmt.Sprintf("better by %.0f %%", -100*worse)
+		if worse > 0 {
+			verdict = fmt.Sprintf("WORSE by %.0f %%", 100*worse)
+		}
+		if worse > worseMax {
+			failed++
+		}
+		table.Add(r.Name, c.title, fmt.Sprintf("%.2f", before.median), fmt.Sprintf("%.2f", now.median), verdict)
+	}
+	return failed
 }

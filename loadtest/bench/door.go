@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,313 +15,259 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
-	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
-
-// operation is what a row does. Of the HTTP API it is asked for again and again: each connection sends its
-// next request after the whole response to the last.
-type operation string
-
-const (
-	fillLedger   operation = "the ledger alone"
-	payBare      operation = "payments through a bare pipeline"
-	rest         operation = "nothing"
-	payOne       operation = "payments accepted"
-	payBatch     operation = "payments accepted in batches"
-	readStates   operation = "states of settled payments read"
-	readBalances operation = "balances read while payments settle"
-)
-
-// Door is what a row asked the HTTP API for.
-type Door struct {
-	Operation   operation `json:"operation"` // that the figures count
-	Connections int       `json:"connections"`
-	Lines       int       `json:"lines_of_a_batch,omitempty"`
-	Count       int       `json:"count"`
-}
 
 const (
 	doorConnections = 64 // each with one request at a time
-	batchLines      = 500
+	// doorPayments are sent at once. The API accepts them faster than they settle, and more would wait past their deadline.
+	doorPayments = 200_000
+	batchLines   = 500
 	// batchesAtOnce is below BATCHES_MAX.
 	batchesAtOnce = 8
-	// waitingMax bounds the payments that are sent at once. The API accepts them faster than
-	// they settle, and more would wait past their deadline.
-	waitingMax = 200_000
 	// settlingRate is low, so that it leaves the machine to the reads.
 	settlingRate = 1000
-	reportsMax   = 5 * time.Minute
 )
 
-// callers ask the HTTP API as the banks.
-type callers struct{ *load.Callers }
+// call is a request of a bank to the HTTP API, and what its response must be: a status, and a text this many times.
+type call struct {
+	method, path string
+	ispb         pix.ISPB
+	body         []byte
+	status       int
+	text         string
+	times        int
+}
 
-// call makes a request. The response must have a status, and hold a text this many times.
-func (c *callers) call(ctx context.Context, method, path, ispb string, body []byte, status int, text string, times int) error {
-	answer, err := c.Ask(ctx, method, path, ispb, body, status)
-	if n := bytes.Count(answer, []byte(text)); err == nil && n != times {
-		err = fmt.Errorf("%s %s: the response holds %s %d times, not %d: %.500s", method, path, text, n, times, answer)
+// read reads what a bank may see.
+func read(ispb pix.ISPB, path, text string) call {
+	return call{http.MethodGet, path, ispb, nil, http.StatusOK, text, 1}
+}
+
+func (c call) by(ctx context.Context, callers *load.Callers) error {
+	answer, err := callers.Ask(ctx, c.method, c.path, string(c.ispb), c.body, c.status)
+	if n := bytes.Count(answer, []byte(c.text)); err == nil && n != c.times {
+		err = fmt.Errorf("%s %s: the response holds %s %d times, not %d: %.500s", c.method, c.path, c.text, n, c.times, answer)
 	}
 	return err
 }
 
-// balance reads the balance of a customer.
-func (c *callers) balance(ctx context.Context, customer pix.Account) error {
-	return c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/accounts/%s/%s/%s", customer.ISPB, customer.Branch, customer.Number), string(customer.ISPB), nil,
-		http.StatusOK, `"posted_centavos":`, 1)
+// await makes the call again until it is answered as it must be.
+func (c call) await(ctx context.Context, callers *load.Callers) error {
+	for until := time.Now().Add(reportsMax); ; {
+		err := c.by(ctx, callers)
+		if err == nil || time.Now().After(until) || !host.Sleep(ctx, 50*time.Millisecond) {
+			return err
+		}
+	}
 }
 
-// orderRequest is a request with orders.
-type orderRequest struct {
-	ispb     string
-	body     []byte
-	payments int
-}
-
-func (c *callers) pay(ctx context.Context, s orderRequest) error {
-	return c.call(ctx, http.MethodPost, "/v1/payments", s.ispb, s.body, http.StatusAccepted, `"status":"accepted"`, 1)
-}
-
-func (c *callers) payBatch(ctx context.Context, s orderRequest) error {
-	return c.call(ctx, http.MethodPost, "/v1/payments:batch", s.ispb, s.body, http.StatusOK, `"status":"accepted"`, s.payments)
+func accountPath(a pix.Account) string {
+	return fmt.Sprintf("/v1/accounts/%s/%s/%s", a.ISPB, a.Branch, a.Number)
 }
 
 // orders creates payments that must settle, before anything is measured.
-func orders(population sandbox.Population, n int) ([]client.Payment, error) {
+func orders(population sandbox.Population, n int) ([]*pixv1.PaymentOrder, error) {
 	random := rand.New(rand.NewPCG(1, 0))
 	generator := mix.NewGenerator(population, random)
-	settling, err := mix.Parse("settling")
+	weights, err := mix.Parse(settling)
 	if err != nil {
 		return nil, err
 	}
-	start, all := time.Now(), make([]client.Payment, 0, n)
-	for i, c := range settling.Schedule(n, random) {
-		payment, err := load.PaymentOf(generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond)).First.Value)
-		if err != nil {
+	start, all := time.Now(), make([]*pixv1.PaymentOrder, n)
+	for i, c := range weights.Schedule(n, random) {
+		all[i] = &pixv1.PaymentOrder{}
+		if err := all[i].UnmarshalVT(generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond)).First.Value); err != nil {
 			return nil, err
 		}
-		all = append(all, payment)
 	}
 	return all, nil
 }
 
-// orderRequests puts orders into requests of one bank each, with at most this many lines.
-func orderRequests(orders []client.Payment, lines int) (all []orderRequest, err error) {
-	open := map[string]*orderRequest{}
+// pays puts orders into calls of one bank each, with at most this many lines.
+func pays(orders []*pixv1.PaymentOrder, lines int) (all []call, err error) {
+	empty := call{http.MethodPost, "/v1/payments:batch", "", nil, http.StatusOK, `"status":"accepted"`, 0}
+	if lines == 1 {
+		empty.path, empty.status = "/v1/payments", http.StatusAccepted
+	}
+	open := map[string]call{}
 	for _, o := range orders {
-		s := open[o.Payer.ISPB]
-		if s == nil {
-			s = &orderRequest{ispb: o.Payer.ISPB}
-			open[o.Payer.ISPB] = s
-		}
-		line, err := json.Marshal(o)
+		line, err := json.Marshal(load.Payment(o))
 		if err != nil {
 			return nil, err
 		}
-		s.body, s.payments = append(append(s.body, line...), '\n'), s.payments+1
-		if s.payments == lines {
-			all = append(all, *s)
-			delete(open, o.Payer.ISPB)
+		c, ok := open[o.Payer.Ispb]
+		if !ok {
+			c = empty
+			c.ispb = pix.ISPB(o.Payer.Ispb)
+		}
+		c.body, c.times = append(append(c.body, line...), '\n'), c.times+1
+		open[o.Payer.Ispb] = c
+		if c.times == lines {
+			all = append(all, c)
+			delete(open, o.Payer.Ispb)
 		}
 	}
-	for _, s := range open {
-		all = append(all, *s)
+	for _, c := range open {
+		all = append(all, c)
 	}
 	return all, nil
 }
 
-// callResult sums up many calls.
-type callResult struct {
+// calls sums up many calls.
+type calls struct {
 	requests int
 	took     time.Duration // from the first request to the last response
 	latency  load.Latency  // of a request, to the end of its response
 }
 
-// callOver calls on this many connections until next returns nil. One wrong response makes the
-// run invalid.
-func callOver(ctx context.Context, connections int, next func() (ask func(context.Context) error)) (callResult, error) {
+// callOver makes calls on this many connections until next has none. One wrong response makes the run invalid.
+func callOver(ctx context.Context, callers *load.Callers, connections int, next func() (call, bool)) (calls, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	recorder := load.NewRecorder()
-	var requests atomic.Int64
 	var all sync.WaitGroup
 	began := time.Now()
 	for range connections {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				ask := next()
-				if ask == nil {
+				call, more := next()
+				if !more {
 					return
 				}
 				sent := time.Now()
-				if err := ask(ctx); err != nil {
+				if err := call.by(ctx, callers); err != nil {
 					cancel(fmt.Errorf("the run is not valid: %w", err))
 					return
 				}
 				recorder.Record(time.Since(sent))
-				requests.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	return callResult{int(requests.Load()), time.Since(began), recorder.Latency("request")}, context.Cause(ctx)
+	latency := recorder.Latency("request")
+	return calls{int(latency.Count), time.Since(began), latency}, context.Cause(ctx)
 }
 
-// each calls ask once for each value of a list.
-func each[V any](list []V, ask func(context.Context, V) error) func() func(context.Context) error {
+// each returns the calls of a list, each once.
+func each(list []call) func() (call, bool) {
 	var taken atomic.Int64
-	return func() func(context.Context) error {
-		i := int(taken.Add(1)) - 1
-		if i >= len(list) {
-			return nil
+	return func() (call, bool) {
+		if i := int(taken.Add(1)) - 1; i < len(list) {
+			return list[i], true
 		}
-		return func(ctx context.Context) error { return ask(ctx, list[i]) }
+		return call{}, false
 	}
 }
 
-// anyFor calls ask with random numbers below n, for a time.
-func anyFor(lasts time.Duration, n int, ask func(context.Context, int) error) func() func(context.Context) error {
+// anyFor returns a call about a random number below n, for a time.
+func anyFor(lasts time.Duration, n int, about func(int) call) func() (call, bool) {
 	until := time.Now().Add(lasts)
-	return func() func(context.Context) error {
-		if time.Now().After(until) {
-			return nil
-		}
-		i := rand.IntN(n)
-		return func(ctx context.Context) error { return ask(ctx, i) }
-	}
+	return func() (call, bool) { return about(rand.IntN(n)), time.Now().Before(until) }
 }
 
 // frontDoor measures the HTTP API. There is a figure only if every response was right, every
 // payment settled, and the audit is clean.
-func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
-	keys, err := s.Keys()
-	if err != nil {
-		return nil, err
+func (m *session) frontDoor(ctx context.Context) error {
+	door := &Door{Operation: m.does, Connections: doorConnections}
+	measure, err := m.prepareDoor(ctx, door)
+	if err == nil {
+		err = m.begin()
 	}
-	callers := &callers{load.NewCallers(s.ProducerURL(), keys)}
-	defer callers.Close()
-	door := &Door{Operation: r.does, Connections: doorConnections}
-	measure, err := c.prepare(ctx, s, callers, population, r, door)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m, err := c.begin(s)
-	if err != nil {
-		return nil, err
-	}
-	got, err := measure()
+	got, err := measure(ctx)
 	if err == nil {
 		err = m.end()
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	verdict, err := c.audit(ctx, s)
+	verdict, err := m.audit(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if verdict.Summary.Settled != r.payments || verdict.Summary.Payments != r.payments {
-		return nil, fmt.Errorf("the run is not valid: %d payments were accepted, the audit found %d, of which %d settled", r.payments, verdict.Summary.Payments, verdict.Summary.Settled)
+	if verdict.Summary.Settled != m.payments || verdict.Summary.Payments != m.payments {
+		return fmt.Errorf("the run is not valid: %d payments were accepted, the audit found %d, of which %d settled", m.payments, verdict.Summary.Payments, verdict.Summary.Settled)
 	}
 	if door.Count == 0 {
 		door.Count = got.requests
 	}
-	run := &Run{door: door, verdict: "every response was right. " + verdict.String()}
-	run.set(runFigures, "payments", float64(r.payments))
-	run.set(runFigures, "per_second", float64(door.Count)/got.took.Seconds())
-	run.setLatency(&got.latency)
-	m.costs(run, door.Count)
-	return run, nil
+	m.run.door, m.run.verdict = door, "every response was right. "+verdict.String()
+	m.run.set(perSecond.group, perSecond.name, float64(door.Count)/got.took.Seconds())
+	m.run.setLatency(&got.latency)
+	m.costs(door.Count)
+	return nil
 }
 
-// prepare does what comes before an operation is measured, and returns what measures it.
-func (c Config) prepare(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, door *Door) (func() (callResult, error), error) {
-	if r.does == readBalances {
-		return func() (callResult, error) { return c.readBalances(ctx, s, callers, population, r) }, nil
+// prepareDoor does what comes before an operation is measured, and returns what measures it.
+func (m *session) prepareDoor(ctx context.Context, door *Door) (measuring, error) {
+	if m.does == readBalances {
+		return m.readBalances, nil
 	}
-	made, err := orders(population, r.payments)
+	made, err := orders(m.population, m.payments)
 	if err != nil {
 		return nil, err
 	}
-	lines, pay := batchLines, callers.payBatch
-	if r.does == payOne {
-		lines, pay = 1, callers.pay
+	batched := Door{Connections: batchesAtOnce, Lines: batchLines}
+	switch m.does {
+	case payOne:
+		return m.payAll(made, door)
+	case payBatch:
+		door.Connections, door.Lines = batched.Connections, batched.Lines
+		return m.payAll(made, door)
 	}
-	requests, err := orderRequests(made, lines)
-	if err != nil {
-		return nil, err
+	pay, err := m.payAll(made, &batched)
+	if err == nil {
+		_, err = pay(ctx)
 	}
-	if r.does != readStates { // the costs include settling the payments
-		if door.Count = r.payments; lines > 1 {
-			door.Connections, door.Lines = batchesAtOnce, lines
-		}
-		return func() (callResult, error) {
-			got, err := callOver(ctx, door.Connections, each(requests, pay))
-			if err == nil {
-				err = awaitReports(ctx, s, r.payments)
-			}
-			return got, err
-		}, nil
-	}
-	paid := 0
-	for part := range slices.Chunk(requests, waitingMax/batchLines) {
-		if _, err := callOver(ctx, batchesAtOnce, each(part, callers.payBatch)); err != nil {
-			return nil, err
-		}
-		for _, request := range part {
-			paid += request.payments
-		}
-		if err := awaitReports(ctx, s, paid); err != nil {
-			return nil, err
-		}
-	}
-	return func() (callResult, error) {
-		return callOver(ctx, doorConnections, anyFor(c.RateDuration, len(made), func(ctx context.Context, i int) error {
-			return callers.call(ctx, http.MethodGet, "/v1/payments/"+made[i].EndToEndID, made[i].Payer.ISPB, nil, http.StatusOK, `"status":"settled"`, 1)
+	return func(ctx context.Context) (calls, error) {
+		return callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, len(made), func(i int) call {
+			return read(pix.ISPB(made[i].Payer.Ispb), "/v1/payments/"+made[i].EndToEndId, `"status":"settled"`)
 		}))
-	}, nil
+	}, err
+}
+
+// measuring makes the calls that a row of the front door measures.
+type measuring = func(context.Context) (calls, error)
+
+// payAll pays orders. The costs include settling them.
+func (m *session) payAll(made []*pixv1.PaymentOrder, door *Door) (measuring, error) {
+	requests, err := pays(made, max(1, door.Lines))
+	door.Count = m.payments
+	return func(ctx context.Context) (calls, error) {
+		got, err := callOver(ctx, m.callers, door.Connections, each(requests))
+		if err == nil {
+			err = m.awaitReports(ctx, m.payments)
+		}
+		return got, err
+	}, err
 }
 
 // readBalances reads balances while payments come over HTTP at a fixed rate.
-func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row) (got callResult, err error) {
-	settling, err := mix.Parse("settling")
-	if err != nil {
-		return got, err
-	}
-	reading := make(chan error, 1)
+func (m *session) readBalances(ctx context.Context) (calls, error) {
+	paying := make(chan error, 1)
 	go func() {
-		var err error
-		got, err = callOver(ctx, doorConnections, anyFor(c.RateDuration, population.Customers, func(ctx context.Context, i int) error {
-			return callers.balance(ctx, population.Customer(i))
-		}))
-		reading <- err
+		_, err := m.load(ctx, settling, load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1, FrontDoor: m.ProducerURL(), Keys: m.keys})
+		paying <- err
 	}()
-	keys, err := s.Keys()
-	if err != nil {
-		return got, errors.Join(err, <-reading)
-	}
-	result, err := load.Run(ctx, load.Config{
-		Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling",
-		Rate: settlingRate, Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000, FrontDoor: s.ProducerURL(), Keys: keys,
-	})
-	if err = errors.Join(err, <-reading); err == nil && !result.Passed {
-		report.WriteLoad(c.Log, result)
-		err = errors.New("the run is not valid: " + result.Verdict())
-	}
-	return got, err
+	got, err := callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, m.population.Customers, func(i int) call {
+		customer := m.population.Customer(i)
+		return read(customer.ISPB, accountPath(customer), `"posted_centavos":`)
+	}))
+	return got, errors.Join(<-paying, err)
 }
 
 // awaitReports returns when there are n settlement reports.
-func awaitReports(ctx context.Context, s *stack.Stack, n int) error {
-	client, err := s.Kafka().Client(kgo.ClientID("bench"))
+func (m *session) awaitReports(ctx context.Context, n int) error {
+	client, err := m.Kafka().Client(kgo.ClientID("bench"))
 	if err != nil {
 		return err
 	}

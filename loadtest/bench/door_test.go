@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,59 +15,36 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 )
 
-// The API is called on this many connections and no more, and one wrong response is the
-// end: no figure comes of it.
+// One wrong response is the end: no figure comes of it.
 func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
-	const connections = 4
-	var answered, now, most atomic.Int64
-	var wrong atomic.Bool
+	var answered, wrongAt atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := now.Add(1)
-		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
-		}
-		defer now.Add(-1)
-		if r.Header.Get("Authorization") != "Bearer key" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		n = answered.Add(1)
-		if n > 50 && wrong.Load() { // until the caller that got the wrong answer ends the others
+		n := answered.Add(1)
+		if at := wrongAt.Load(); at > 0 && n > at { // until the caller that got the wrong answer ends the others
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
 			return
 		}
 		w.WriteHeader(http.StatusAccepted)
-		if n == 50 && wrong.Load() {
-			_, _ = io.WriteString(w, `{"problem": {}}`)
-			return
-		}
-		_, _ = io.WriteString(w, `{"status":"accepted"}`)
+		_, _ = io.WriteString(w, map[bool]string{false: `{"status":"accepted"}`, true: `{"problem": {}}`}[n == wrongAt.Load()])
 	}))
 	defer server.Close()
-	c := &callers{load.NewCallers(server.URL, map[string]string{"10000001": "key"})}
+	c := load.NewCallers(server.URL, nil)
 	defer c.Close()
-	requests := make([]orderRequest, 200)
-	for i := range requests {
-		requests[i] = orderRequest{ispb: "10000001", body: []byte("{}"), payments: 1}
-	}
-	got, err := callOver(t.Context(), connections, each(requests, c.pay))
-	if err != nil || got.requests != len(requests) || answered.Load() != int64(len(requests)) || got.latency.Count != int64(len(requests)) || got.took <= 0 {
+	pay := call{http.MethodPost, "/v1/payments", "10000001", []byte("{}"), http.StatusAccepted, `"status":"accepted"`, 1}
+	requests := slices.Repeat([]call{pay}, 200)
+	got, err := callOver(t.Context(), c, 4, each(requests))
+	if err != nil || got.requests != len(requests) || answered.Load() != int64(len(requests)) || got.took <= 0 {
 		t.Errorf("%+v %v, %d answered", got, err, answered.Load())
 	}
-	if most.Load() > connections {
-		t.Errorf("%d requests at once on %d connections", most.Load(), connections)
-	}
 	answered.Store(0)
-	wrong.Store(true)
-	if got, err = callOver(t.Context(), connections, each(requests, c.pay)); err == nil || !strings.Contains(err.Error(), "not valid") || got.requests >= 50 {
+	wrongAt.Store(50)
+	if got, err = callOver(t.Context(), c, 4, each(requests)); err == nil || !strings.Contains(err.Error(), "not valid") || got.requests >= 50 {
 		t.Errorf("with a wrong answer: %+v %v", got, err)
-	}
-	if _, err = callOver(t.Context(), 1, each([]orderRequest{{ispb: "10000002"}}, c.pay)); err == nil || !strings.Contains(err.Error(), "401") {
-		t.Errorf("refused: %v", err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err = callOver(stopped, connections, anyFor(time.Hour, 1, func(context.Context, int) error { return nil })); !errors.Is(err, context.Canceled) {
+	if _, err = callOver(stopped, c, 4, anyFor(time.Hour, 1, func(int) call { return pay })); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 }

@@ -11,16 +11,18 @@ import (
 // count for what settles beside them, nor what settles after the load.
 func TestOverloadIsSummedUp(t *testing.T) {
 	began := time.Now()
-	o := &offer{began: began, ends: began.Add(4 * time.Second), settled: []load.Second{{Settled: 100}, {Settled: 50}, {Settled: 10}, {Settled: 20}}, late: 7,
+	o := &offer{began: began, ends: began.Add(4 * time.Second), settled: []int{100, 50, 10, 20}, late: 7,
 		refusals: load.NewRecorder(), latency: load.NewRecorder(), firstRefusal: began.Add(1500 * time.Millisecond), last: began.Add(3500 * time.Millisecond), rejected: 30}
 	o.offered.Store(1000)
 	o.accepted.Store(200)
-	f := o.run(row{}, "", 40, 1, 1).figures
-	if f[overloadFigures]["settled_beside_refusals"] != 15 || f[overloadFigures]["settled"] != 187 || f[runFigures]["per_second"] != 45 || f[overloadFigures]["refused"] != 15 {
-		t.Errorf("%+v", f)
+	run := &Run{figures: map[figure]float64{}}
+	of := func(name string) float64 { return run.figures[figure{overloadFigures, name}] }
+	o.sumUp(run)
+	if of("settled_beside_refusals") != 15 || of("settled") != 187 || run.figures[perSecond] != 45 || of("refused") != 15 {
+		t.Errorf("%+v", run.figures)
 	}
-	o.callers = &callers{}
-	if f := o.run(row{}, "", 40, 1, 1).figures; f[overloadFigures]["refused"] != 200 {
-		t.Errorf("%+v", f)
+	o.callers = &load.Callers{}
+	if o.sumUp(run); of("refused") != 200 {
+		t.Errorf("%+v", run.figures)
 	}
 }

@@ -28,14 +28,14 @@ var profiles = []struct {
 
 // startProfile takes the profiles of one engine into the folder. The function that it returns fails if they
 // are not complete when the run ends, and prints their tops.
-func (c Config) startProfile(ctx context.Context, url string) func() error {
+func (m *session) startProfile(ctx context.Context, url string) func() error {
 	var tops strings.Builder
 	done := make(chan error, 1)
-	go func() { done <- c.takeProfiles(ctx, url, &tops) }()
+	go func() { done <- m.takeProfiles(ctx, url, &tops) }()
 	return func() error {
 		select {
 		case err := <-done:
-			fmt.Fprint(c.Log, tops.String())
+			fmt.Fprint(m.Config.Log, tops.String())
 			return err
 		default:
 			<-done // its requests end by themselves
@@ -44,8 +44,8 @@ func (c Config) startProfile(ctx context.Context, url string) func() error {
 	}
 }
 
-func (c Config) takeProfiles(ctx context.Context, url string, tops *strings.Builder) error {
-	if err := os.MkdirAll(c.Profiles, 0o755); err != nil {
+func (m *session) takeProfiles(ctx context.Context, url string, tops *strings.Builder) error {
+	if err := os.MkdirAll(m.Profiles, 0o755); err != nil {
 		return err
 	}
 	if !host.Sleep(ctx, 4*time.Second) {
@@ -53,7 +53,7 @@ func (c Config) takeProfiles(ctx context.Context, url string, tops *strings.Buil
 	}
 	for _, p := range profiles {
 		name, _, _ := strings.Cut(p.path, "?")
-		file := filepath.Join(c.Profiles, name+".pb.gz")
+		file := filepath.Join(m.Profiles, name+".pb.gz")
 		profile, err := meter.Get(ctx, url+"/debug/pprof/"+p.path)
 		if err == nil {
 			err = os.WriteFile(file, profile, 0o644)
@@ -62,7 +62,7 @@ func (c Config) takeProfiles(ctx context.Context, url string, tops *strings.Buil
 			return fmt.Errorf("cannot profile the engine: %w", err)
 		}
 		command := exec.CommandContext(ctx, "go", append(append([]string{"tool", "pprof", "-top"}, p.options...), file)...)
-		command.Env = append(os.Environ(), "PPROF_TMPDIR="+c.Profiles)
+		command.Env = append(os.Environ(), "PPROF_TMPDIR="+m.Profiles)
 		top, err := command.Output()
 		if err != nil {
 			return fmt.Errorf("cannot read the profile %s: %w", file, err)

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -27,96 +24,56 @@ const (
 	hangsFor = 10 * time.Second
 )
 
-// questionRows are the same payments with banks over Kafka and over HTTP. With two processors, one of them the ledger's,
-// they would measure the queue for the other one.
-func (c Config) questionRows(with func(part, name string, change func(*row)) row) []row {
-	at := func(name string, answering int, change func(*row)) row {
-		r := row{part: questionsPart, name: "1,000/s, " + name, rate: 1000, payments: int(1000 * c.RateDuration.Seconds()), banks: 5, answering: answering, sharedCores: true}
-		if r.env = map[string][]string{}; answering > 0 {
-			r.env = overHTTP()
-		}
-		change(&r)
-		return r
-	}
-	same := func(*row) {}
-	toOne := func(r *row) { r.mix = "hottest" }
-	return []row{
-		at("banks over Kafka", 0, same), at("banks over HTTP", 5, same), at("to one bank over HTTP", 5, toOne),
-		at("to one bank over HTTP, 2,000/s to four that hang", 1, func(r *row) {
-			toOne(r)
-			r.flood = load.Flood{Kind: load.ToSilentBanks, PerSecond: 2000}
-			r.env[stack.Engine] = []string{"ENGINE_IN_FLIGHT_MAX=20000"}
-		}),
-		with(questionsPart, "five banks over Kafka", func(r *row) { r.banks, r.sharedCores = 5, true }),
-		with(questionsPart, "five banks over HTTP", func(r *row) { r.banks, r.sharedCores, r.answering, r.env = 5, true, 5, overHTTP() }),
-	}
-}
-
-func overHTTP() map[string][]string {
-	return map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}
-}
-
 // startBanks has the first banks answer over HTTP, and the others hang on their streams, until stop is called. It calls
 // failed once one of them cannot go on.
-func (c Config) startBanks(ctx context.Context, s *stack.Stack, population sandbox.Population, answering int, failed func()) (stop func() error, err error) {
-	if answering == 0 {
-		return func() error { return nil }, nil
-	}
-	keys, err := s.Keys()
-	if err != nil {
-		return nil, err
+func (m *session) startBanks(ctx context.Context, failed func()) (stop func() error) {
+	if m.answering == 0 {
+		return func() error { return nil }
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, population.Banks)
-	for i := range population.Banks {
-		bank := string(population.Bank(i))
+	ended := make(chan error, m.population.Banks)
+	for i := range m.population.Banks {
+		bank := string(m.population.Bank(i))
+		play := m.hang
+		if i < m.answering {
+			play = m.answerAll
+		}
 		go func() {
-			if i < answering {
-				err := answerAll(ctx, s, bank, keys[bank])
-				if err != nil {
-					failed()
-				}
-				ended <- err
-				return
+			api, err := client.New(m.ProducerURL(), m.keys[bank])
+			for err == nil && ctx.Err() == nil {
+				err = play(ctx, api, bank)
 			}
-			for ctx.Err() == nil {
-				hang(ctx, s.ProducerURL()+"/v1/participants/"+bank+"/questions", keys[bank])
+			if err != nil {
+				failed()
 			}
-			ended <- nil
+			ended <- err
 		}()
 	}
 	return func() error {
 		cancel()
 		var all error
-		for range population.Banks {
+		for range m.population.Banks {
 			all = errors.Join(all, <-ended)
 		}
 		return all
-	}, nil
+	}
 }
 
 // hang opens a stream and reads nothing of it.
-func hang(ctx context.Context, url, key string) {
-	ctx, cancel := context.WithTimeout(ctx, hangsFor)
+func (m *session) hang(ctx context.Context, api *client.Client, bank string) error {
+	lasts, cancel := context.WithTimeout(ctx, hangsFor)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err == nil {
-		request.Header.Set("Authorization", "Bearer "+key)
-		var response *http.Response
-		if response, err = http.DefaultClient.Do(request); err == nil {
-			defer response.Body.Close()
-		}
-	}
-	<-ctx.Done()
+	_ = api.Questions(lasts, bank, "", func(client.Question) error { // it is cut off, or its time ends
+		<-lasts.Done()
+		return lasts.Err()
+	}, nil)
+	<-lasts.Done()
+	return nil
 }
 
 // answerAll accepts whatever a bank is asked, until ctx ends.
-func answerAll(ctx context.Context, s *stack.Stack, bank, key string) error {
-	secret, err := client.ReadSecret(s.AnswerKeysFile(), bank)
-	if err != nil {
-		return err
-	}
-	api, err := client.New(s.ProducerURL(), key)
+func (m *session) answerAll(ctx context.Context, api *client.Client, bank string) error {
+	secret, err := client.ReadSecret(m.AnswerKeysFile(), bank)
 	if err != nil {
 		return err
 	}
@@ -135,9 +92,7 @@ func answerAll(ctx context.Context, s *stack.Stack, bank, key string) error {
 	}, nil)
 	close(asked)
 	for range answerers {
-		if why := <-ended; err == nil || ctx.Err() != nil {
-			err = why
-		}
+		err = errors.Join(err, <-ended)
 	}
 	if ctx.Err() != nil { // whatever ended then was to end
 		err = nil
@@ -167,23 +122,25 @@ func answer(ctx context.Context, api *client.Client, secret client.Secret, bank 
 }
 
 // answered measures how long the banks took, by the times of the records of requests and responses.
-func (c Config) answered(ctx context.Context, s *stack.Stack) (*load.Latency, error) {
+func (m *session) answered(ctx context.Context) error {
 	asked, took := map[string]time.Time{}, load.NewRecorder()
-	err := stream.ReadTopic(ctx, s.Kafka(), stream.AuthorizationRequests, func(r *kgo.Record) {
+	err := stream.ReadTopic(ctx, m.Kafka(), stream.AuthorizationRequests, func(r *kgo.Record) {
 		if before, again := asked[string(r.Key)]; !again || r.Timestamp.Before(before) {
 			asked[string(r.Key)] = r.Timestamp
 		}
 	})
 	if err != nil || len(asked) == 0 {
-		return nil, errors.Join(err, errors.New("no bank was asked"))
+		return errors.Join(err, errors.New("no bank was asked"))
 	}
 	first := slices.MinFunc(slices.Collect(maps.Values(asked)), time.Time.Compare)
-	err = stream.ReadTopic(ctx, s.Kafka(), stream.AuthorizationResponses, func(r *kgo.Record) {
+	err = stream.ReadTopic(ctx, m.Kafka(), stream.AuthorizationResponses, func(r *kgo.Record) {
 		if at, once := asked[string(r.Key)]; once && at.Sub(first) >= answersSkipped {
 			took.Record(r.Timestamp.Sub(at))
 		}
 		delete(asked, string(r.Key)) // a second response is no answer
 	})
 	latency := took.Latency("answered")
-	return &latency, err
+	m.run.set(answerFigures, "p50", latency.P50)
+	m.run.set(answerFigures, "p99", latency.P99)
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
+	"github.com/liquida/liquida/loadtest/report"
 )
 
 // Result is what a bench measured: a few figures of each run, not its course.
@@ -26,16 +27,24 @@ type Result struct {
 
 // Row holds the figures of the valid runs of one row.
 type Row struct {
-	Part     string   `json:"part"`
-	Name     string   `json:"name"`
-	Differs  string   `json:"differs,omitempty"` // from the settings as shipped
-	Door     *Door    `json:"front_door,omitempty"`
-	Figures  Figures  `json:"figures"`
-	Curve    *Curve   `json:"latency_by_percentile,omitempty"` // of the first run
-	Verdicts []string `json:"verdicts"`                        // one for each valid run
-	Invalid  []string `json:"invalid,omitempty"`               // why a run gives no figure
+	Part     string        `json:"part"`
+	Name     string        `json:"name"`
+	Differs  string        `json:"differs,omitempty"` // from the settings as shipped
+	Door     *Door         `json:"front_door,omitempty"`
+	Figures  Figures       `json:"figures"`
+	Curve    *report.Curve `json:"latency_by_percentile,omitempty"` // of the first run
+	Verdicts []string      `json:"verdicts"`                        // one for each valid run
+	Invalid  []string      `json:"invalid,omitempty"`               // why a run gives no figure
 
 	course []load.Second // of the first run: drawn by the bench that measured it, and not kept
+}
+
+// Door is what a row asked the HTTP API for.
+type Door struct {
+	Operation   operation `json:"operation"` // that the figures count
+	Connections int       `json:"connections"`
+	Lines       int       `json:"lines_of_a_batch,omitempty"`
+	Count       int       `json:"count"`
 }
 
 // Figures hold one value for each valid run, by group and name. A figure that a run does
@@ -61,41 +70,38 @@ const (
 	hopP99Figures   = "hop_p99_ms"
 )
 
-// Curve is a latency in ms at each of a list of percentiles.
-type Curve struct {
-	Percentiles []float64 `json:"percentiles"`
-	Ms          []float64 `json:"ms"`
-}
+// figure names a value of a run, by its group.
+type figure struct{ group, name string }
+
+// The figures that are compared, related and drawn.
+var (
+	perSecond = figure{runFigures, "per_second"}
+	ofCeiling = figure{runFigures, "ratio_to_ceiling"}
+	offered   = figure{runFigures, "offered_per_second"}
+	p50       = figure{latencyFigures, "p50"}
+	p99       = figure{latencyFigures, "p99"}
+	cpu       = figure{cpuFigures, allProcesses}
+)
 
 // Run is one valid run of a row.
 type Run struct {
-	figures map[string]map[string]float64
+	figures map[figure]float64
 	verdict string // why the figures count
 	door    *Door
-	curve   *Curve
+	curve   *report.Curve
 	course  []load.Second
 }
 
 // set takes a figure. 0 stands for what a run does not have.
 func (r *Run) set(group, name string, value float64) {
-	if value == 0 {
-		return
+	if value != 0 {
+		r.figures[figure{group, name}] = value
 	}
-	if r.figures == nil {
-		r.figures = map[string]map[string]float64{}
-	}
-	if r.figures[group] == nil {
-		r.figures[group] = map[string]float64{}
-	}
-	r.figures[group][name] = value
 }
 
-func rounded(v float64, digits int) float64 {
-	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
-	if err != nil {
-		return v
-	}
-	return short
+// sum adds to a figure.
+func (r *Run) sum(group, name string, value float64) {
+	r.set(group, name, r.figures[figure{group, name}]+value)
 }
 
 func (r *Run) setLatency(l *load.Latency) {
@@ -104,24 +110,28 @@ func (r *Run) setLatency(l *load.Latency) {
 	}
 }
 
-// setCosts adds up the costs of the processes that share a column.
-func (r *Run) setCosts(costs []meter.Cost) {
-	add := func(group, column string, value float64) { r.set(group, column, r.figures[group][column]+value) }
-	for _, cost := range costs {
-		column := columnOf(cost.Process)
-		add(cpuFigures, column, cost.CPUMicroseconds)
-		add(cpuFigures, allProcesses, cost.CPUMicroseconds)
-		add(networkFigures, column, cost.NetworkBytes)
-		add(diskFigures, column, cost.DiskBytes)
-		add(memoryFigures, column, float64(cost.MemoryBytes)/(1<<20))
+// setCosts adds up, for each payment, what the processes that share a column used.
+func (r *Run) setCosts(uses []meter.Usage, payments int) {
+	n := float64(payments)
+	for _, use := range uses {
+		column := columnOf(use.Name)
+		r.sum(cpuFigures, column, float64(use.CPU.Microseconds())/n)
+		r.sum(cpuFigures, allProcesses, float64(use.CPU.Microseconds())/n)
+		r.sum(networkFigures, column, float64(use.NetworkBytes)/n)
+		r.sum(diskFigures, column, float64(use.WrittenBytes)/n)
+		r.sum(memoryFigures, column, float64(use.RSSBytes)/(1<<20))
 	}
 }
 
-// allProcesses is the name of a sum over all columns.
-const allProcesses = "all"
+const (
+	// allProcesses is the name of a sum over all columns.
+	allProcesses = "all"
+	// loadGenerator is this process.
+	loadGenerator = "load generator"
+)
 
 // columns are the processes for which costs are shown, all engines together.
-var columns = []string{"load generator", "ledger", "broker", "banks", "engines", "producer"}
+var columns = []string{loadGenerator, "ledger", "broker", "banks", "engines", "producer"}
 
 func columnOf(process string) string {
 	switch {
@@ -140,13 +150,11 @@ func (r *Row) add(run *Run) {
 	if r.Figures == nil {
 		r.Figures = Figures{}
 	}
-	for group, figures := range run.figures {
-		if r.Figures[group] == nil {
-			r.Figures[group] = map[string][]float64{}
+	for f, value := range run.figures {
+		if r.Figures[f.group] == nil {
+			r.Figures[f.group] = map[string][]float64{}
 		}
-		for name, value := range figures {
-			r.Figures[group][name] = append(r.Figures[group][name], rounded(value, 7))
-		}
+		r.Figures[f.group][f.name] = append(r.Figures[f.group][f.name], rounded(value, 7))
 	}
 	if len(r.Verdicts) == 0 {
 		r.Door, r.Curve, r.course = run.door, run.curve, run.course
@@ -154,29 +162,30 @@ func (r *Row) add(run *Run) {
 	r.Verdicts = append(r.Verdicts, run.verdict)
 }
 
-func curveOf(points []load.Point) *Curve {
+func rounded(v float64, digits int) float64 {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
+	if err != nil {
+		return v
+	}
+	return short
+}
+
+func curveOf(points []load.Point) *report.Curve {
 	if len(points) == 0 {
 		return nil
 	}
-	c := &Curve{}
+	c := &report.Curve{}
 	for _, p := range points {
 		c.Percentiles, c.Ms = append(c.Percentiles, rounded(p.Percentile, 10)), append(c.Ms, rounded(p.Ms, 7))
 	}
 	return c
 }
 
-func (c Curve) points() (points []load.Point) {
-	for i, percentile := range c.Percentiles {
-		points = append(points, load.Point{Percentile: percentile, Ms: c.Ms[i]})
-	}
-	return points
-}
-
 // spread is the least, the median and the most of the runs of a row; all 0 without any.
 type spread struct{ min, median, max float64 }
 
-func (r Row) spread(group, name string) spread {
-	values := slices.Sorted(slices.Values(r.Figures[group][name]))
+func (r Row) spread(f figure) spread {
+	values := slices.Sorted(slices.Values(r.Figures[f.group][f.name]))
 	n := len(values)
 	if n == 0 {
 		return spread{}
@@ -184,8 +193,10 @@ func (r Row) spread(group, name string) spread {
 	return spread{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}
 }
 
+func (r Row) median(f figure) float64 { return r.spread(f).median }
+
 // offersRate reports whether payments came at a fixed rate, and not as fast as possible.
-func (r Row) offersRate() bool { return r.spread(runFigures, "offered_per_second").max > 0 }
+func (r Row) offersRate() bool { return r.spread(offered).max > 0 }
 
 // Read reads a result that report.WriteJSON wrote.
 func Read(path string) (*Result, error) {

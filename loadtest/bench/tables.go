@@ -4,221 +4,251 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
+	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// figure is a column of the main tables.
-type figure struct {
-	title, format string
-	group, name   string
+// values returns a value of a figure of one row: its median, its least, or its most.
+type values func(figure) float64
+
+// column is a column of a table.
+type column struct {
+	title string
+	cell  func(Row, values) string
 }
 
-func (f figure) spread(r Row) spread { return r.spread(f.group, f.name) }
+// shows writes figures in a format.
+func shows(title, format string, figures ...figure) column {
+	return column{title, func(_ Row, of values) string {
+		var all []any
+		for _, f := range figures {
+			all = append(all, of(f))
+		}
+		return fmt.Sprintf(format, all...)
+	}}
+}
 
-// text returns an empty cell for a figure that does not exist.
-func (f figure) text(value float64) string {
-	if value == 0 {
-		return ""
+// ifKnown leaves the cell empty if a figure does not exist.
+func (c column) ifKnown(f figure) column {
+	return column{c.title, func(r Row, of values) string {
+		if of(f) == 0 {
+			return ""
+		}
+		return c.cell(r, of)
+	}}
+}
+
+func known(title, format, group, name string) column {
+	f := figure{group, name}
+	return shows(title, format, f).ifKnown(f)
+}
+
+// count writes a number with its thousands, if there is one.
+func count(title, group, name string) column {
+	f := figure{group, name}
+	return column{title, func(_ Row, of values) string { return pix.Thousands(int64(math.RoundToEven(of(f)))) }}.ifKnown(f)
+}
+
+// share writes part of whole, as a multiple of unit. A whole of less than least counts as that.
+func share(title, format string, unit float64, part, whole figure, least float64) column {
+	return column{title, func(_ Row, of values) string { return fmt.Sprintf(format, unit*of(part)/max(least, of(whole))) }}
+}
+
+// inEach writes the figure of each name, from one or more groups.
+func inEach(names []string, format string, groups ...string) (all []column) {
+	for _, name := range names {
+		var figures []figure
+		for _, group := range groups {
+			figures = append(figures, figure{group, name})
+		}
+		all = append(all, shows(name, format, figures...))
 	}
-	return fmt.Sprintf(f.format, value)
+	return all
 }
+
+// ofDoor writes what the row asked the HTTP API for.
+func ofDoor(title string, text func(*Door) string) column {
+	return column{title, func(r Row, _ values) string {
+		if r.Door == nil {
+			return ""
+		}
+		return text(r.Door)
+	}}
+}
+
+// table shows the rows that it is of.
+type table struct {
+	title, note string
+	first       string // the title of the first column
+	of          func(Row) bool
+	columns     []column
+	fill        func(table, *report.Table, Row) // adds a row
+}
+
+// has returns whether a row has figures of a group.
+func has(group string) func(Row) bool { return func(r Row) bool { return r.Figures[group] != nil } }
 
 var (
-	perSecond = figure{"payments/s", "%.0f", runFigures, "per_second"}
-	p50       = figure{"p50", "%.1f", latencyFigures, "p50"}
-	p99       = figure{"p99", "%.1f", latencyFigures, "p99"}
-	slowest   = figure{"max", "%.1f", latencyFigures, "max"}
-	cpu       = figure{"CPU µs", "%.1f", cpuFigures, allProcesses}
-	figures   = []figure{
-		perSecond,
-		{"of ceiling", "%.2f", runFigures, "ratio_to_ceiling"},
-		p50,
-		{"of bare", "%.1f ×", bareFigures, "p50"},
-		{"p95", "%.1f", latencyFigures, "p95"},
-		p99,
-		{"of bare", "%.1f ×", bareFigures, "p99"},
-		{"p99.9", "%.1f", latencyFigures, "p99.9"},
-		slowest,
-		cpu,
-		{"of bare", "%.1f ×", bareFigures, allProcesses},
-		{"ledger writes", "%.0f", diskFigures, "ledger"},
-		{"stored", "%.0f", runFigures, "stored_bytes"},
-		{"per request", "%.0f", runFigures, "transfers_per_request"},
+	figures = []column{
+		known("payments/s", "%.0f", runFigures, "per_second"),
+		known("of ceiling", "%.2f", runFigures, "ratio_to_ceiling"),
+		known("p50", "%.1f", latencyFigures, "p50"),
+		known("of bare", "%.1f ×", bareFigures, "p50"),
+		known("p95", "%.1f", latencyFigures, "p95"),
+		known("p99", "%.1f", latencyFigures, "p99"),
+		known("of bare", "%.1f ×", bareFigures, "p99"),
+		known("p99.9", "%.1f", latencyFigures, "p99.9"),
+		known("max", "%.1f", latencyFigures, "max"),
+		known("CPU µs", "%.1f", cpuFigures, allProcesses),
+		known("of bare", "%.1f ×", bareFigures, allProcesses),
+		known("ledger writes", "%.0f", diskFigures, "ledger"),
+		known("stored", "%.0f", runFigures, "stored_bytes"),
+		known("per request", "%.0f", runFigures, "transfers_per_request"),
+	}
+	doorColumns = []column{
+		ofDoor("operation", func(d *Door) string { return string(d.Operation) }),
+		ofDoor("connections", func(d *Door) string { return fmt.Sprint(d.Connections) }),
+		ofDoor("count", func(d *Door) string { return pix.Thousands(d.Count) }),
+		known("a second", "%.0f", runFigures, "per_second"),
+		known("p50", "%.1f", latencyFigures, "p50"),
+		known("p99", "%.1f", latencyFigures, "p99"),
+		known("max", "%.1f", latencyFigures, "max"),
+	}
+	overloadColumns = []column{
+		count("maximum", overloadFigures, "maximum"),
+		count("offered/s", overloadFigures, "offered"),
+		count("settled/s", runFigures, "per_second"),
+		share("of the maximum", "%.1f %%", 100, perSecond, figure{overloadFigures, "maximum"}, 1),
+		count("refused/s", overloadFigures, "refused"),
+		count("a refusal, µs", overloadFigures, "refusal_us"),
+		count("accepted", overloadFigures, "accepted"),
+		share("of which settled", "%.2f %%", 100, figure{overloadFigures, "settled"}, figure{overloadFigures, "accepted"}, 1),
+		known("p50", "%.1f", latencyFigures, "p50"),
+		known("p99", "%.1f", latencyFigures, "p99"),
+		shows("normal after", "%.1f", figure{overloadFigures, "normal_after"}),
+		shows("generator", "%.2f", figure{overloadFigures, "generator_processors"}),
+		count("settled/s beside refusals", overloadFigures, "settled_beside_refusals"),
+	}
+	// Their names follow that of a flood.
+	readMaximum = figure{readFigures, "maximum"}
+	readColumns = []column{
+		shows("p50", "%.1f", figure{readFigures, "flooded p50"}), ofQuiet("p50"),
+		shows("p99", "%.1f", figure{readFigures, "flooded p99"}), ofQuiet("p99"),
+		shows("own reads, p50", "%.1f", figure{readFigures, "flooded reads p50"}), ofQuiet("reads p50"),
+		shows("failed", "%.0f", figure{readFigures, "failed"}),
+		shows("reads/s", "%.0f", figure{readFigures, "requests"}),
+		shows("refused/s", "%.0f", figure{readFigures, "refused"}),
 	}
 )
 
-// costs are the groups of figures that have a table each, one column for each process.
-var costs = []struct{ title, format, group string }{
-	{"CPU of a payment, µs", "%.1f", cpuFigures},
-	{"Network of a payment, bytes sent and received over TCP (on one machine both ends count)", "%.0f", networkFigures},
-	{"Disk of a payment, bytes written", "%.0f", diskFigures},
-	{"Memory at the end, MiB", "%.0f", memoryFigures},
+func ofQuiet(name string) column {
+	return share("times", "%.1f", 1, figure{readFigures, "flooded " + name}, figure{readFigures, "quiet " + name}, 1e-9)
+}
+
+// tables are in the order of the report.
+var tables = []table{
+	{title: "Everything measured", columns: figures, fill: table.spread,
+		note: "latency in ms, from the intended send to the settlement report (at a maximum: from the send); bytes and CPU µs for each payment",
+		of: func(r Row) bool { // the figures of others count other things
+			return r.Part != doorPart && r.Part != idlePart && !has(overloadFigures)(r) && !has(readFigures)(r)
+		}},
+	{title: "The HTTP API (front door), as fast as its connections go", of: isDoor, columns: doorColumns, fill: table.spread,
+		note: "ms, from a request to the end of its response (for a batch: all lines). Then the connection sends its next request. A run counts if every response was right, every payment settled and the audit is clean"},
+	{title: "CPU of an operation of the front door, µs", of: isDoor, columns: inEach(columns, "%.1f", cpuFigures), fill: table.medians,
+		note: "with settling the payments; for balances with the payments that settled meanwhile"},
+	{title: "CPU of a payment, µs", of: costs(cpuFigures), columns: inEach(columns, "%.1f", cpuFigures), fill: table.medians},
+	{title: "Network of a payment, bytes sent and received over TCP (on one machine both ends count)", of: costs(networkFigures), columns: inEach(columns, "%.0f", networkFigures), fill: table.medians},
+	{title: "Disk of a payment, bytes written", of: costs(diskFigures), columns: inEach(columns, "%.0f", diskFigures), fill: table.medians},
+	{title: "Memory at the end, MiB", of: costs(memoryFigures), columns: inEach(columns, "%.0f", memoryFigures), fill: table.medians},
+	{title: "As the data grows: payments a second", of: has(growthFigures), columns: growthColumns(), fill: table.medians,
+		note: "in equal parts of the payments, one after the other"},
+	{title: "Where the time of a payment goes in the engine, ms: mean (99th percentile)", of: has(hopMeanFigures), columns: inEach(meter.HopNames, "%.1f (%.0f)", hopMeanFigures, hopP99Figures), fill: table.medians},
+	{title: "Overload", of: has(overloadFigures), columns: overloadColumns, fill: table.medians,
+		note: "The maximum is measured just before on the same stack, straight to Kafka in a closed loop. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole batch, p50. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less. Settled beside refusals: straight to Kafka all orders settle until the queue is nearly as old as the deadline; this is from the first refusal to the end of the load"},
+	{title: "Payments of a bank while others read all they may", first: "what another bank reads", of: has(readFigures), columns: readColumns, fill: table.reads,
+		note: fmt.Sprintf("ms, over HTTP at two front doors, from the instant when a payment is due to the answer that it is settled; last four banks read all of it; %d payments/s of all banks beside. times: of the quiet between", readBeside)},
+	{title: "From the question in Kafka to the answer in Kafka, ms", of: has(answerFigures), columns: inEach([]string{"p50", "p99"}, "%.1f", answerFigures), fill: table.medians,
+		note: "by the times of the records, without the first two seconds; where four banks hang, of the fifth"},
+	{title: "While nobody pays: % of a processor (waits a second)", of: has(idleFigures), columns: inEach(idleColumns, "%.1f (%.0f)", idleFigures, idleWaitFigures), fill: table.medians,
+		note: "from 10 s after all are ready; a wait is a thread that goes to sleep"},
+}
+
+// idleColumns are the processes of a system, and what all but the ledger take together.
+var idleColumns = []string{"ledger", stack.Broker, "engines", stack.Producer, "banks", stack.Room, stack.Archiver, withoutLedger}
+
+func isDoor(r Row) bool { return r.Part == doorPart }
+
+func costs(group string) func(Row) bool {
+	return func(r Row) bool { return !isDoor(r) && has(group)(r) }
+}
+
+func growthColumns() (all []column) {
+	for part := range growthTimes {
+		all = append(all, shows(fmt.Sprintf("part %d", part+1), "%.0f", figure{growthFigures, fmt.Sprint(part + 1)}))
+	}
+	return all
 }
 
 // Tables returns all figures.
-func (r *Result) Tables() (tables []report.Table) {
-	main := report.Table{Title: "Everything measured", Head: []string{""},
-		Note: "latency in ms, from the intended send to the settlement report (at a maximum: from the send); bytes and CPU µs for each payment"}
-	for _, f := range figures {
-		main.Head = append(main.Head, f.title)
-	}
-	for _, row := range r.Rows {
-		if row.Part == doorPart || row.Part == idlePart || row.Figures[overloadFigures] != nil || row.Figures[readFigures] != nil {
-			continue // its figures count other things
+func (r *Result) Tables() (all []report.Table) {
+	for _, t := range tables {
+		shown := report.Table{Title: t.title, Note: t.note, Head: []string{t.first}}
+		for _, c := range t.columns {
+			shown.Head = append(shown.Head, c.title)
 		}
-		row.addTo(&main, figures)
-	}
-	tables = append(tables, main, r.doorTable(), r.doorCostTable())
-	for _, cost := range costs {
-		table := report.Table{Title: cost.title, Head: append([]string{""}, columns...)}
 		for _, row := range r.Rows {
-			if row.Part != doorPart {
-				row.addCostsTo(&table, cost.format, cost.group)
+			if t.of(row) {
+				t.fill(t, &shown, row)
 			}
 		}
-		tables = append(tables, table)
+		if len(shown.Rows) > 0 {
+			all = append(all, shown)
+		}
 	}
-	tables = append(tables, r.growthTable(), r.hopsTable(), r.overloadTable(), r.readsTable(), r.answersTable(), r.idleTable())
-	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })
+	return all
 }
 
-// addCostsTo adds the medians of a group of costs, unless there are none.
-func (r Row) addCostsTo(table *report.Table, format, group string) {
-	if r.Figures[group] == nil {
-		return
-	}
-	cells := []string{r.Name}
-	for _, column := range columns {
-		cells = append(cells, fmt.Sprintf(format, r.spread(group, column).median))
-	}
-	table.Add(cells...)
-}
-
-// doorTable shows the figures of the HTTP API.
-func (r *Result) doorTable() report.Table {
-	table := report.Table{Title: "The HTTP API (front door), as fast as its connections go", Head: []string{"", "operation", "connections", "count", "a second", "p50", "p99", "max"},
-		Note: "ms, from a request to the end of its response (for a batch: all lines). Then the connection sends its next request. A run counts if every response was right, every payment settled and the audit is clean"}
-	for _, row := range r.Rows {
-		if row.Part != doorPart {
-			continue
-		}
-		var of []string
-		if door := row.Door; door != nil {
-			of = []string{string(door.Operation), fmt.Sprint(door.Connections), pix.Thousands(door.Count)}
-		}
-		row.addTo(&table, []figure{perSecond, p50, p99, slowest}, of...)
-	}
-	return table
-}
-
-// addTo adds the medians of a row, the spread if there are several runs, and invalid runs.
-func (r Row) addTo(table *report.Table, figures []figure, of ...string) {
-	line := func(name string, pick func(spread) float64) {
-		cells := append([]string{name}, of...)
-		for _, f := range figures {
-			cells = append(cells, f.text(pick(f.spread(r))))
-		}
-		table.Add(cells...)
-	}
+func (t table) medians(shown *report.Table, r Row) {
 	if len(r.Verdicts) > 0 {
-		line(r.Name, func(s spread) float64 { return s.median })
+		shown.Add(t.line(r.Name, r, r.median)...)
 	}
+}
+
+// spread adds the medians, the least and the most of several runs, and invalid runs.
+func (t table) spread(shown *report.Table, r Row) {
+	t.medians(shown, r)
 	if len(r.Verdicts) > 1 {
-		line("    least", func(s spread) float64 { return s.min })
-		line("    most", func(s spread) float64 { return s.max })
+		shown.Add(t.line("    least", r, func(f figure) float64 { return r.spread(f).min })...)
+		shown.Add(t.line("    most", r, func(f figure) float64 { return r.spread(f).max })...)
 	}
 	for range r.Invalid {
-		table.Add(r.Name + ": INVALID, no figure")
+		shown.Add(r.Name + ": INVALID, no figure")
 	}
 }
 
-func (r *Result) doorCostTable() report.Table {
-	table := report.Table{Title: "CPU of an operation of the front door, µs", Head: append([]string{""}, columns...),
-		Note: "with settling the payments; for balances with the payments that settled meanwhile"}
-	for _, row := range r.Rows {
-		if row.Part == doorPart {
-			row.addCostsTo(&table, "%.1f", cpuFigures)
-		}
+// reads adds a line for each flood of reads, and what all of them do to the maximum.
+func (t table) reads(shown *report.Table, r Row) {
+	of := func(name string) values {
+		return func(f figure) float64 { return r.median(figure{f.group, name + ", " + f.name}) }
 	}
-	return table
+	for _, flood := range floods {
+		shown.Add(t.line(flood.name, r, of(flood.name))...)
+	}
+	shown.Add(t.line(readAll, r, of(readAll))...)
+	beside, alone := of(readAll)(readMaximum), of(readQuiet)(readMaximum)
+	shown.Note += fmt.Sprintf(". The maximum beside all of it: %s/s, %.2f of %s/s", pix.Thousands(int(beside)), beside/max(1, alone), pix.Thousands(int(alone)))
 }
 
-// growthTable shows what becomes of the rate as the ledger's file grows.
-func (r *Result) growthTable() report.Table {
-	table := report.Table{Title: "As the data grows: payments a second", Head: []string{""}, Note: "in equal parts of the payments, one after the other"}
-	for part := range growthTimes {
-		table.Head = append(table.Head, fmt.Sprintf("part %d", part+1))
+func (t table) line(name string, r Row, of values) []string {
+	cells := []string{name}
+	for _, c := range t.columns {
+		cells = append(cells, c.cell(r, of))
 	}
-	for _, row := range r.Rows {
-		if row.Figures[growthFigures] == nil {
-			continue
-		}
-		cells := []string{row.Name}
-		for part := range growthTimes {
-			cells = append(cells, fmt.Sprintf("%.0f", row.spread(growthFigures, fmt.Sprint(part+1)).median))
-		}
-		table.Add(cells...)
-	}
-	return table
+	return cells
 }
-
-// hopsTable shows where the time goes.
-func (r *Result) hopsTable() report.Table {
-	table := report.Table{Title: "Where the time of a payment goes in the engine, ms: mean (99th percentile)", Head: append([]string{""}, meter.HopNames...)}
-	for _, row := range r.Rows {
-		if row.Figures[hopMeanFigures] == nil {
-			continue
-		}
-		cells := []string{row.Name}
-		for _, hop := range meter.HopNames {
-			cells = append(cells, fmt.Sprintf("%.1f (%.0f)", row.spread(hopMeanFigures, hop).median, row.spread(hopP99Figures, hop).median))
-		}
-		table.Add(cells...)
-	}
-	return table
-}
-
-// answersTable shows how long banks take to answer.
-func (r *Result) answersTable() report.Table {
-	table := report.Table{Title: "From the question in Kafka to the answer in Kafka, ms", Head: []string{"", "p50", "p99"},
-		Note: "by the times of the records, without the first two seconds; where four banks hang, of the fifth"}
-	for _, row := range r.Rows {
-		if row.Figures[answerFigures] != nil {
-			table.Add(row.Name, ms(row.spread(answerFigures, "p50").median), ms(row.spread(answerFigures, "p99").median))
-		}
-	}
-	return table
-}
-
-// overloadTable shows what comes of offering too much.
-func (r *Result) overloadTable() report.Table {
-	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after", "generator", "settled/s beside refusals"},
-		Note: "The maximum is measured just before on the same stack, straight to Kafka in a closed loop. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole batch, p50. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less. Settled beside refusals: straight to Kafka all orders settle until the queue is nearly as old as the deadline; this is from the first refusal to the end of the load"}
-	for _, row := range r.Rows {
-		if row.Figures[overloadFigures] == nil {
-			continue
-		}
-		of := func(name string) float64 { return row.spread(overloadFigures, name).median }
-		count := func(v float64) string {
-			if v == 0 {
-				return ""
-			}
-			return pix.Thousands(int64(math.RoundToEven(v)))
-		}
-		settled := perSecond.spread(row).median
-		table.Add(row.Name, count(of("maximum")), count(of("offered")), count(settled), percent(settled/max(1, of("maximum"))), count(of("refused")), count(of("refusal_us")),
-			count(of("accepted")), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median),
-			ms(of("normal_after")), fmt.Sprintf("%.2f", of("generator_processors")), count(of("settled_beside_refusals")))
-	}
-	return table
-}
-
-func ms(v float64) string      { return fmt.Sprintf("%.1f", v) }
-func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
 
 // Write prints the result for people.
 func (r *Result) Write(w io.Writer) {

@@ -22,43 +22,30 @@ type Process struct {
 
 // Sample is what processes used until an instant.
 type Sample struct {
-	At      time.Time
 	Usages  []Usage // in the order of the processes
-	sockets map[socket]traffic
+	sockets map[[2]string]traffic
 	Stored  int64 // bytes of the folder on the disk
 }
 
-// Usage is what a process used since its start.
+// Usage is what a process used since its start, or between two samples.
 type Usage struct {
+	Process
 	CPU          time.Duration
+	NetworkBytes int64 // sent and received; known between two samples
 	WrittenBytes int64 // to the disk, by the kernel's account
-	RSSBytes     int64
-	Syscalls     int64 // of read and write, and the like
+	RSSBytes     int64 // at the end
 	Waits        int64 // voluntary context switches of the threads that are alive
 }
 
-// Cost is what one process used for each payment of a run.
-type Cost struct {
-	Process         string  `json:"process"`
-	CPUMicroseconds float64 `json:"cpu_microseconds_per_payment"`
-	NetworkBytes    float64 `json:"network_bytes_per_payment"` // sent and received
-	DiskBytes       float64 `json:"disk_bytes_written_per_payment"`
-	MemoryBytes     int64   `json:"memory_bytes_at_end"`
-	Syscalls        float64 `json:"reads_and_writes_per_payment"`
-	Waits           float64 `json:"voluntary_context_switches_per_payment"`
-}
-
 // Read samples processes and a folder.
-func Read(processes []Process, folder string) (Sample, error) {
-	s := Sample{At: time.Now()}
+func Read(processes []Process, folder string) (s Sample, err error) {
 	for _, p := range processes {
-		usage, err := usageOf(p.PID)
+		usage, err := usageOf(p)
 		if err != nil {
 			return s, fmt.Errorf("cannot measure %s: %w", p.Name, err)
 		}
 		s.Usages = append(s.Usages, usage)
 	}
-	var err error
 	if s.sockets, err = readSockets(); err != nil {
 		return s, err
 	}
@@ -66,27 +53,20 @@ func Read(processes []Process, folder string) (Sample, error) {
 	return s, err
 }
 
-// Costs returns what processes used between two samples, for each payment.
-func Costs(processes []Process, before, after Sample, payments int) (costs []Cost) {
-	n := float64(max(payments, 1))
-	bytes := networkBytes(before.sockets, after.sockets)
-	for i, p := range processes {
-		from, to := before.Usages[i], after.Usages[i]
-		costs = append(costs, Cost{
-			Process:         p.Name,
-			CPUMicroseconds: float64((to.CPU - from.CPU).Microseconds()) / n,
-			NetworkBytes:    float64(bytes[p.PID]) / n,
-			DiskBytes:       float64(to.WrittenBytes-from.WrittenBytes) / n,
-			MemoryBytes:     to.RSSBytes,
-			Syscalls:        float64(to.Syscalls-from.Syscalls) / n,
-			Waits:           float64(to.Waits-from.Waits) / n,
-		})
+// Since returns what the same processes used since an earlier sample.
+func (s Sample) Since(before Sample) (uses []Usage) {
+	bytes := networkBytes(before.sockets, s.sockets)
+	for i, u := range s.Usages {
+		was := before.Usages[i]
+		u.CPU, u.WrittenBytes, u.Waits = u.CPU-was.CPU, u.WrittenBytes-was.WrittenBytes, u.Waits-was.Waits
+		u.NetworkBytes = bytes[u.PID]
+		uses = append(uses, u)
 	}
-	return costs
+	return uses
 }
 
-func usageOf(pid int) (u Usage, err error) {
-	process, err := procfs.NewProc(pid)
+func usageOf(p Process) (u Usage, err error) {
+	process, err := procfs.NewProc(p.PID)
 	if err != nil {
 		return u, err
 	}
@@ -98,9 +78,9 @@ func usageOf(pid int) (u Usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	u = Usage{CPU: time.Duration(stat.CPUTime() * float64(time.Second)), WrittenBytes: int64(io.WriteBytes),
-		RSSBytes: int64(stat.ResidentMemory()), Syscalls: int64(io.SyscR + io.SyscW)}
-	threads, err := procfs.AllThreads(pid)
+	u = Usage{Process: p, CPU: time.Duration(stat.CPUTime() * float64(time.Second)), WrittenBytes: int64(io.WriteBytes),
+		RSSBytes: int64(stat.ResidentMemory())}
+	threads, err := procfs.AllThreads(p.PID)
 	for _, thread := range threads {
 		if status, err := thread.NewStatus(); err == nil { // else the thread has ended meanwhile
 			u.Waits += int64(status.VoluntaryCtxtSwitches)
@@ -113,12 +93,15 @@ func usageOf(pid int) (u Usage, err error) {
 // reserved blocks.
 func stored(folder string) (bytes int64, err error) {
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return skipGone(err)
+		if err == nil && !entry.IsDir() {
+			var n int64
+			n, err = written(path)
+			bytes += n
 		}
-		n, err := written(path)
-		bytes += n
-		return skipGone(err)
+		if os.IsNotExist(err) { // removed after it was listed
+			return nil
+		}
+		return err
 	})
 	return bytes, err
 }
@@ -144,12 +127,4 @@ func written(path string) (bytes int64, err error) {
 		}
 		bytes += end - begin
 	}
-}
-
-// skipGone ignores that a file was removed after it was listed.
-func skipGone(err error) error {
-	if os.IsNotExist(err) {
-		return nil
-	}
-	return err
 }

@@ -35,12 +35,6 @@ func TestScales(t *testing.T) {
 			t.Errorf("up to %v with ticks %s: want %v, %s", c.scale.Max, texts(c.scale), c.max, c.ticks)
 		}
 	}
-	logarithmic := Milliseconds(1, 1000)
-	for value, want := range map[float64]float64{0: 0, 1: 0, 10: 1. / 3, 1000: 1, 5000: 1} {
-		if got := logarithmic.share(value); math.Abs(got-want) > 1e-9 {
-			t.Errorf("%v is at %v of the scale, not at %v", value, got, want)
-		}
-	}
 }
 
 // A file is sound XML, whatever the names hold, and holds numbers only.

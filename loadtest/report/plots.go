@@ -142,10 +142,11 @@ func short(v float64) string {
 	return fmt.Sprintf("%g", v)
 }
 
-// Curve is a latency by percentile.
+// Curve is a latency in ms at each of a list of percentiles.
 type Curve struct {
-	Name   string
-	Points []load.Point
+	Name        string    `json:"-"`
+	Percentiles []float64 `json:"percentiles"`
+	Ms          []float64 `json:"ms"`
 }
 
 // DrawCurves draws latencies by percentile. Each nine of the percentile takes the same
@@ -156,9 +157,10 @@ func DrawCurves(title string, curves []Curve) *plot.Drawing {
 	p := plot.Panel{}
 	for i, curve := range curves {
 		series := plot.Series{Color: i}
-		for _, point := range curve.Points {
-			least, most, nines = min(least, point.Ms), max(most, point.Ms), max(nines, ninesOf(point.Percentile))
-			series.Points = append(series.Points, [2]float64{ninesOf(point.Percentile), point.Ms})
+		for j, ms := range curve.Ms {
+			x := ninesOf(curve.Percentiles[j])
+			least, most, nines = min(least, ms), max(most, ms), max(nines, x)
+			series.Points = append(series.Points, [2]float64{x, ms})
 		}
 		names, p.Series = append(names, curve.Name), append(p.Series, series)
 	}

@@ -15,7 +15,7 @@
 # ~/.cache/liquida): Debian's files, the programs and Kafka's jars.
 #
 # Not proven: Redpanda and Grafana, which no package carries, and the file systems of the
-# official images. deploy/README.md names what they were held against.
+# official images.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD

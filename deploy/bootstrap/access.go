@@ -22,8 +22,8 @@ const iterations = 4096
 const participantsFolder = "participants"
 
 // ensureUsers creates users with the passwords in their files in a folder, and gives each exactly
-// its ACLs.
-func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder string, accesses []stream.Access) error {
+// its ACLs and its quota.
+func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder string, accesses []stream.Access, say func(string, ...any)) error {
 	var users []kadm.UpsertSCRAM
 	for _, access := range accesses {
 		file := keys.PasswordFile(folder, access.User)
@@ -38,20 +38,18 @@ func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder
 		users = append(users, kadm.UpsertSCRAM{User: access.User, Mechanism: kadm.ScramSha512, Iterations: iterations, Password: password})
 	}
 	altered, err := kadm.NewClient(client).AlterUserSCRAMs(ctx, nil, users)
-	if err != nil {
-		return &awayError{fmt.Errorf("creating the users of Kafka: %w", err)}
+	for _, user := range altered {
+		err = errors.Join(err, answer(user.Err, &user.ErrMessage))
 	}
-	for _, user := range altered.Sorted() {
-		if err := refusal(config, "creating the user "+user.User, user.Err, user.ErrMessage); err != nil {
-			return err
-		}
+	if err := refusal(config, "creating the users of Kafka", err); err != nil {
+		return err
 	}
 	for _, access := range accesses {
 		if err := ensureRights(ctx, client, config, access); err != nil {
 			return err
 		}
 	}
-	return nil
+	return ensureQuotas(ctx, client, config, accesses, say)
 }
 
 // right is one operation that a user may do, from any host.
@@ -65,39 +63,36 @@ type right struct {
 // seeing it.
 func rights(access stream.Access) map[right]bool {
 	all := map[right]bool{}
-	for _, some := range []struct {
-		resource  kmsg.ACLResourceType
-		names     []string
-		operation kmsg.ACLOperation
-	}{
-		{kmsg.ACLResourceTypeTopic, access.Reads, kmsg.ACLOperationRead},
-		{kmsg.ACLResourceTypeTopic, access.Writes, kmsg.ACLOperationWrite},
-		{kmsg.ACLResourceTypeGroup, access.Joins, kmsg.ACLOperationRead},
-		{kmsg.ACLResourceTypeGroup, access.Sees, kmsg.ACLOperationDescribe},
-	} {
-		for _, name := range some.names {
-			all[right{some.resource, name, some.operation}] = true
+	add := func(names []string, resource kmsg.ACLResourceType, operation kmsg.ACLOperation) {
+		for _, name := range names {
+			all[right{resource, name, operation}] = true
 		}
 	}
+	add(access.Reads, kmsg.ACLResourceTypeTopic, kmsg.ACLOperationRead)
+	add(access.Writes, kmsg.ACLResourceTypeTopic, kmsg.ACLOperationWrite)
+	add(access.Joins, kmsg.ACLResourceTypeGroup, kmsg.ACLOperationRead)
+	add(access.Sees, kmsg.ACLResourceTypeGroup, kmsg.ACLOperationDescribe)
 	return all
 }
 
 // ensureRights grants what is missing and revokes what is not in the table: a right that a later
 // version no longer gives must not outlive it. What an operator denies stays denied.
 func ensureRights(ctx context.Context, client *kgo.Client, config *Config, access stream.Access) error {
-	principal, wanted, missing := "User:"+access.User, rights(access), rights(access)
+	principal, wanted := "User:"+access.User, rights(access)
 	ask := kmsg.NewPtrDescribeACLsRequest()
 	ask.ResourceType, ask.ResourcePatternType = kmsg.ACLResourceTypeAny, kmsg.ACLResourcePatternTypeAny
 	ask.Operation, ask.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAllow
 	ask.Principal = &principal
 	granted, err := ask.RequestWith(ctx, client)
-	if err != nil {
-		return &awayError{fmt.Errorf("reading the ACLs of %s: %w", access.User, err)}
+	if err == nil {
+		err = answer(kerr.ErrorForCode(granted.ErrorCode), granted.ErrorMessage)
 	}
-	if err := refusal(config, "reading the ACLs of "+access.User, kerr.ErrorForCode(granted.ErrorCode), text(granted.ErrorMessage)); err != nil {
+	if err := refusal(config, "reading the ACLs of "+access.User, err); err != nil {
 		return err
 	}
+
 	take := kmsg.NewPtrDeleteACLsRequest()
+	missing := rights(access)
 	for _, resource := range granted.Resources {
 		for _, acl := range resource.ACLs {
 			have := right{resource.ResourceType, resource.ResourceName, acl.Operation}
@@ -112,6 +107,7 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 			take.Filters = append(take.Filters, surplus)
 		}
 	}
+
 	give := kmsg.NewPtrCreateACLsRequest()
 	for one := range missing {
 		creation := kmsg.NewCreateACLsRequestCreation()
@@ -122,47 +118,87 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 	}
 	if len(give.Creations) > 0 {
 		given, err := give.RequestWith(ctx, client)
-		if err != nil {
-			return &awayError{fmt.Errorf("granting ACLs to %s: %w", access.User, err)}
+		for i := 0; err == nil && i < len(given.Results); i++ {
+			err = answer(kerr.ErrorForCode(given.Results[i].ErrorCode), given.Results[i].ErrorMessage)
 		}
-		for _, result := range given.Results {
-			if err := refusal(config, "granting ACLs to "+access.User, kerr.ErrorForCode(result.ErrorCode), text(result.ErrorMessage)); err != nil {
-				return err
-			}
+		if err := refusal(config, "granting ACLs to "+access.User, err); err != nil {
+			return err
 		}
 	}
-	if len(take.Filters) > 0 {
-		taken, err := take.RequestWith(ctx, client)
-		if err != nil {
-			return &awayError{fmt.Errorf("revoking ACLs of %s: %w", access.User, err)}
-		}
-		for _, result := range taken.Results {
-			if err := refusal(config, "revoking ACLs of "+access.User, kerr.ErrorForCode(result.ErrorCode), text(result.ErrorMessage)); err != nil {
-				return err
-			}
-		}
+	if len(take.Filters) == 0 {
+		return nil
 	}
-	return nil
+	taken, err := take.RequestWith(ctx, client)
+	for i := 0; err == nil && i < len(taken.Results); i++ {
+		err = answer(kerr.ErrorForCode(taken.Results[i].ErrorCode), taken.Results[i].ErrorMessage)
+	}
+	return refusal(config, "revoking ACLs of "+access.User, err)
 }
 
-func text(message *string) string {
-	if message == nil {
-		return ""
+// answer returns what a broker says about one thing that it was asked to do, or nil if it has done it.
+func answer(err error, message *string) error {
+	if err == nil || message == nil || *message == "" {
+		return err
 	}
-	return *message
+	return fmt.Errorf("%w %s", err, *message)
 }
 
 // refusal returns nil if the broker did what was asked. An error that may pass is an awayError.
-func refusal(config *Config, what string, err error, message string) error {
+func refusal(config *Config, what string, err error) error {
+	refused, told := errors.AsType[*kerr.Error](err)
 	switch {
 	case err == nil:
 		return nil
-	case kerr.IsRetriable(err):
-		return &awayError{fmt.Errorf("%s: %w %s", what, err, message)}
-	case errors.Is(err, kerr.SecurityDisabled):
-		return fmt.Errorf("%s: %w %s: this Kafka is not secured; configure its authorizer, or leave KAFKA_PASSWORDS_DIR empty", what, err, message)
-	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return fmt.Errorf("%s: %w %s: KAFKA_SASL_USER is %q, and it must be a superuser of the broker", what, err, message, config.Stream.SASLUser)
+	case !told || refused.Retriable:
+		return away("%s: %w", what, err)
+	case refused == kerr.SecurityDisabled:
+		return fmt.Errorf("%s: %w: this Kafka is not secured; configure its authorizer, or leave KAFKA_PASSWORDS_DIR empty", what, err)
+	case refused == kerr.ClusterAuthorizationFailed:
+		return fmt.Errorf("%s: %w: KAFKA_SASL_USER is %q, and it must be a superuser of the broker", what, err, config.Stream.SASLUser)
 	}
-	return fmt.Errorf("%s: %w %s", what, err, message)
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// ensureQuotas gives each foreign user its quota, or takes it away, and says what it did. A
+// broker without quotas of users is no failure: the clearing house works, and the engine has
+// limits of its own.
+func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, accesses []stream.Access, say func(string, ...any)) error {
+	admin := kadm.NewClient(client)
+	brokers, err := admin.ApiVersions(ctx)
+	if err != nil {
+		return away("asking for the requests that Kafka knows: %w", err)
+	}
+	for _, broker := range brokers {
+		if broker.Err != nil {
+			return away("asking broker %d for the requests that it knows: %w", broker.NodeID, broker.Err)
+		}
+		if _, known := broker.KeyMaxVersion(kmsg.AlterClientQuotas.Int16()); !known {
+			say("NO QUOTAS: broker %d does not know client quotas; KAFKA_WRITER_BYTES_PER_SECOND_MAX has no effect", broker.NodeID)
+			return nil
+		}
+	}
+	most := config.WriterBytesMax
+	op := kadm.AlterClientQuotaOp{Key: "producer_byte_rate", Value: float64(most), Remove: most == 0}
+	var entries []kadm.AlterClientQuotaEntry
+	for _, access := range accesses {
+		if access.Foreign {
+			entries = append(entries, kadm.AlterClientQuotaEntry{
+				Entity: kadm.ClientQuotaEntity{{Type: "user", Name: &access.User}}, Ops: []kadm.AlterClientQuotaOp{op},
+			})
+		}
+	}
+	altered, err := admin.AlterClientQuotas(ctx, entries)
+	for _, one := range altered {
+		err = errors.Join(err, answer(one.Err, &one.ErrMessage))
+	}
+	switch {
+	case errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.InvalidRequest): // quotas of clients only, as in earlier versions of Redpanda
+		say("NO QUOTAS: this Kafka has none for users (%v); KAFKA_WRITER_BYTES_PER_SECOND_MAX has no effect", err)
+		return nil
+	case err == nil && most == 0:
+		say("%d users of Kafka that are programs of banks have no quota", len(entries))
+	case err == nil:
+		say("%d users of Kafka that are programs of banks may each write %d bytes a second to each broker", len(entries), most)
+	}
+	return refusal(config, "setting the quotas of Kafka's users", err)
 }

@@ -1,10 +1,8 @@
 package bootstrap
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,15 +15,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// startSecuredKafka starts a broker with start, and returns a configuration that logs in as its
-// admin and makes users.
-func startSecuredKafka(t *testing.T, start func(*testing.T, ...kfake.Opt) stream.Config) *Config {
+// onSecuredKafka returns a configuration that logs in as the admin of a broker, and makes users.
+func onSecuredKafka(t *testing.T, options ...kfake.Opt) *Config {
 	t.Helper()
 	config := smallConfig(t)
 	config.PasswordsDir = t.TempDir()
@@ -33,7 +31,7 @@ func startSecuredKafka(t *testing.T, start func(*testing.T, ...kfake.Opt) stream
 	kit.Must(t, keys.MakePassword(file))
 	password, err := keys.ReadPassword(file)
 	kit.Must(t, err)
-	config.Stream = start(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))
+	_, config.Stream = startKafka(t, append(options, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))...)
 	config.Stream.SASLUser, config.Stream.SASLPasswordFile = stream.Admin, file
 	kit.Must(t, config.Validate())
 	return config
@@ -84,27 +82,67 @@ func mayRead(t *testing.T, config *Config, user, topic string) bool {
 	}
 }
 
-func TestEveryUserMayDoWhatTheTableSaysAndNothingElse(t *testing.T) {
+// Each user may do what the table says and nothing else, also after somebody gave it more. Its password stays until its
+// file is replaced, and is never printed.
+func TestUsers(t *testing.T) {
 	t.Parallel()
-	config := startSecuredKafka(t, startKafka)
-	var said bytes.Buffer
-	say := func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) }
-	kit.Must(t, kit.ErrorOf(ensureKafka(t.Context(), config, say)))
-	admin := as(t, config, stream.Admin, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	for _, topic := range stream.Topics {
-		if !mayWrite(t, admin, topic.Name) {
-			t.Fatalf("the admin may not write to %s", topic.Name)
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(kmsg.AlterClientQuotas.Int16(), -1) // all else works; TestSecuredKafka of loadtest/e2e has quotas
+	config := onSecuredKafka(t, kfake.MaxVersions(versions))
+	passwords := map[string]string{}
+	for run := range 3 {
+		said, err := prepare(t, config)
+		if err != nil || !strings.Contains(said, "NO QUOTAS") {
+			t.Fatalf("%v, and it says %q", err, said)
 		}
+		for user := range rightsByHand {
+			password, err := keys.ReadPassword(keys.PasswordFile(config.PasswordsDir, user))
+			changed := run > 0 && passwords[user] != password
+			if err != nil || strings.Contains(said, password) || changed != (run == 2 && user == "producer") {
+				t.Errorf("run %d: the password of %s: %v; changed %v; it must not be printed", run, user, err, changed)
+			}
+			passwords[user] = password
+		}
+		kit.Must(t, stream.Reach(t.Context(), as(t, config, "producer")))
+		if run == 1 {
+			kit.Must(t, os.Remove(keys.PasswordFile(config.PasswordsDir, "producer")))
+		}
+	}
+
+	client := as(t, config, stream.Admin, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	admin := kadm.NewClient(client)
+	for _, surplus := range []*kadm.ACLBuilder{
+		kadm.NewACLs().Allow("User:producer").Topics(stream.Settlements).Operations(kadm.OpWrite),
+		kadm.NewACLs().Allow("User:producer").Topics("pix.").Operations(kadm.OpAll).ResourcePatternType(kadm.ACLPatternPrefixed),
+		kadm.NewACLs().Allow("User:producer").AllowHosts("127.0.0.1").Topics(stream.AuthorizationRequests).Operations(kadm.OpWrite),
+		kadm.NewACLs().Allow("User:somebody").Topics(stream.Settlements).Operations(kadm.OpRead), // not our user: bootstrap leaves it
+	} {
+		kit.Must(t, kit.ErrorOf(admin.CreateACLs(t.Context(), surplus)))
+	}
+	if !mayWrite(t, as(t, config, "producer"), stream.Settlements) {
+		t.Fatal("the surplus ACL has no effect: the test proves nothing")
+	}
+	kit.Must(t, kit.ErrorOf(prepare(t, config)))
+	others, err := admin.DescribeACLs(t.Context(), kadm.NewACLs().AnyResource().Allow("User:somebody").AllowHosts().Operations(kadm.OpAny).ResourcePatternType(kadm.ACLPatternAny))
+	if err != nil || len(others[0].Described) != 1 {
+		t.Errorf("the rights of a user that is not in the table: %v, %v", others, err)
+	}
+	for _, topic := range stream.Topics {
+		kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: topic.Name, Value: []byte("x")}).FirstErr())
 	}
 	if len(rightsByHand) != len(stream.Accesses) {
 		t.Errorf("%d users, and %d rows here", len(stream.Accesses), len(rightsByHand))
 	}
 	for user, has := range rightsByHand {
 		tryAll(t, config, config, user, has)
-		password, err := keys.ReadPassword(keys.PasswordFile(config.PasswordsDir, user))
-		if err != nil || strings.Contains(said.String(), password) {
-			t.Errorf("the password of %s: %v; it must not be printed", user, err)
-		}
+	}
+
+	config.Timeout = 4 * time.Second
+	config.Stream.SASLPasswordFile = filepath.Join(t.TempDir(), "guessed")
+	kit.Must(t, keys.MakePassword(config.Stream.SASLPasswordFile))
+	const reason = "KAFKA_SASL_USER or its password is missing or wrong"
+	if said, err := prepare(t, config); err == nil || !strings.Contains(err.Error(), reason) || !strings.Contains(said, reason) {
+		t.Errorf("it ended with %v after it had said %q; want %q in both", err, said, reason)
 	}
 }
 
@@ -158,74 +196,4 @@ func tryAll(t *testing.T, config, own *Config, user string, may has) {
 	if listed, wrong := kadm.NewClient(as(t, config, stream.Admin)).ListTopics(t.Context()); err == nil && (wrong != nil || listed.Has("topic-of-"+user)) {
 		t.Errorf("%s may create topics: %v", user, wrong)
 	}
-}
-
-func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
-	t.Parallel()
-	config := startSecuredKafka(t, startKafka)
-	prepare(t, config)
-	admin := kadm.NewClient(as(t, config, stream.Admin))
-	for _, surplus := range []*kadm.ACLBuilder{
-		kadm.NewACLs().Allow("User:producer").Topics(stream.Settlements).Operations(kadm.OpWrite),
-		kadm.NewACLs().Allow("User:producer").Topics("pix.").Operations(kadm.OpAll).ResourcePatternType(kadm.ACLPatternPrefixed),
-		kadm.NewACLs().Allow("User:producer").AllowHosts("127.0.0.1").Topics(stream.AuthorizationRequests).Operations(kadm.OpWrite),
-		kadm.NewACLs().Allow("User:somebody").Topics(stream.Settlements).Operations(kadm.OpRead), // not our user: bootstrap leaves it
-	} {
-		kit.Must(t, kit.ErrorOf(admin.CreateACLs(t.Context(), surplus)))
-	}
-	producer := as(t, config, "producer")
-	if !mayWrite(t, producer, stream.Settlements) {
-		t.Fatal("the surplus ACL has no effect: the test proves nothing")
-	}
-	prepare(t, config)
-	for _, topic := range []string{stream.Settlements, stream.AuthorizationRequests, stream.DeadLetters} {
-		if mayWrite(t, producer, topic) {
-			t.Errorf("the producer may still write to %s", topic)
-		}
-	}
-	if !mayWrite(t, producer, stream.Payments) {
-		t.Error("the producer may no longer write payments")
-	}
-	others, err := admin.DescribeACLs(t.Context(), kadm.NewACLs().AnyResource().Allow("User:somebody").AllowHosts().Operations(kadm.OpAny).ResourcePatternType(kadm.ACLPatternAny))
-	if err != nil || len(others[0].Described) != 1 {
-		t.Errorf("the rights of a user that is not in the table: %v, %v", others, err)
-	}
-}
-
-func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
-	t.Parallel()
-	config := startSecuredKafka(t, startKafka)
-	file := keys.PasswordFile(config.PasswordsDir, "producer")
-	var passwords []string
-	for run := range 3 {
-		if run == 2 {
-			kit.Must(t, os.Remove(file))
-		}
-		prepare(t, config)
-		password, err := keys.ReadPassword(file)
-		kit.Must(t, err)
-		passwords = append(passwords, password)
-		if err := stream.Reach(t.Context(), as(t, config, "producer")); err != nil {
-			t.Errorf("run %d: %v", run, err)
-		}
-	}
-	if passwords[0] != passwords[1] || passwords[1] == passwords[2] {
-		t.Error("a password changed by itself, or did not when its file was removed")
-	}
-}
-
-func TestAdminsWrongPasswordIsTheReasonForWaiting(t *testing.T) {
-	t.Parallel()
-	config := startSecuredKafka(t, startKafka)
-	config.Timeout = 4 * time.Second
-	config.Stream.SASLPasswordFile = filepath.Join(t.TempDir(), "guessed")
-	kit.Must(t, keys.MakePassword(config.Stream.SASLPasswordFile))
-	var said bytes.Buffer
-	_, err := ensureKafka(t.Context(), config, func(format string, values ...any) { fmt.Fprintf(&said, format, values...) })
-	const reason = "KAFKA_SASL_USER or its password is missing or wrong"
-	if err == nil || !strings.Contains(err.Error(), reason) || !strings.Contains(said.String(), reason) {
-		t.Errorf("it ended with %v after it had said %q; want %q in both", err, &said, reason)
-	}
-	config.Stream.SASLUser, config.Stream.SASLPasswordFile = "", ""
-	kit.Says(t, config.Validate(), "KAFKA_SASL_USER is empty: name the user that may make others")
 }

@@ -101,11 +101,10 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		}
 	}
 	say("asking Kafka at %v for the topics", config.Stream.Brokers)
-	created, err := ensureKafka(ctx, config, say)
-	if err != nil {
+	if err := ensureKafka(ctx, config, say); err != nil {
 		return err
 	}
-	say("%d topics with %d partitions each; topics that are new: %d", len(stream.Topics), config.Partitions, created)
+	say("%d topics with %d partitions each", len(stream.Topics), config.Partitions)
 	if config.PasswordsDir != "" {
 		say("%d users of Kafka with their ACLs; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
 	}
@@ -127,7 +126,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	since := "by an earlier run"
 	if !done {
 		since = "now"
-		if err := chart.populate(ctx, say); err != nil {
+		if err := chart.populate(ctx); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -69,7 +68,7 @@ func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) er
 	c := &chart{config, client}
 	done, err := c.populated(ctx)
 	if err == nil && !done {
-		err = c.populate(ctx, func(string, ...any) {})
+		err = c.populate(ctx)
 	}
 	if err != nil {
 		return err
@@ -78,25 +77,22 @@ func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) er
 }
 
 // populate creates and funds all accounts, then writes the marker.
-func (c *chart) populate(ctx context.Context, say func(string, ...any)) error {
+func (c *chart) populate(ctx context.Context) error {
 	p := c.config.Population
 	// Create issuance first, in a request of its own: it holds the population, so a run with
 	// another population stops here.
-	if err := c.createAccounts(ctx, one(c.config.marker().Issuance()), silent); err != nil {
-		return err
-	}
-	if err := c.createAccounts(ctx, accounts(p), tell(say, "accounts created")); err != nil {
-		return err
+	err := c.createAccounts(ctx, one(c.config.marker().Issuance()))
+	if err == nil {
+		err = c.createAccounts(ctx, accounts(p))
 	}
 	// Fund only when all accounts exist: a transfer whose account is missing burns its id for
 	// good, and a funding has one possible id.
-	if err := c.createTransfers(ctx, fundings(p), tell(say, "accounts funded")); err != nil {
-		return err
+	for _, transfers := range []iter.Seq[tb.Transfer]{fundings(p), slices.Values(acts(p)), one(c.config.marker().Transfer())} {
+		if err == nil {
+			err = c.createTransfers(ctx, transfers)
+		}
 	}
-	if err := c.createTransfers(ctx, slices.Values(acts(p)), silent); err != nil {
-		return err
-	}
-	return c.createTransfers(ctx, one(c.config.marker().Transfer()), silent)
+	return err
 }
 
 // acts returns the opening of each bank, and behind them that it joins: so a bank that has joined
@@ -183,8 +179,8 @@ func fundings(p sandbox.Population) iter.Seq[tb.Transfer] {
 	}
 }
 
-func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account], progress func(int)) error {
-	return inBatches(accounts, c.config.EventsMax, progress, func(batch []tb.Account) error {
+func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account]) error {
+	return inBatches(accounts, c.config.EventsMax, func(batch []tb.Account) error {
 		results, err := request(ctx, c.config, func() ([]tb.AccountEventResult, error) { return c.client.CreateAccounts(batch) })
 		if err != nil {
 			return err
@@ -195,7 +191,11 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 			}
 			account := batch[result.Index]
 			if account.ID == ledger.IssuanceAccount {
-				if err := c.checkIssuance(ctx); err != nil {
+				found, err := request(ctx, c.config, func() ([]tb.Account, error) { return c.client.LookupAccounts([]tb.Uint128{account.ID}) })
+				for _, is := range found {
+					err = c.config.marker().Check(ledger.MarkerOf(is.UserData128, is.UserData64))
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -205,18 +205,8 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 	})
 }
 
-func (c *chart) checkIssuance(ctx context.Context) error {
-	found, err := request(ctx, c.config, func() ([]tb.Account, error) {
-		return c.client.LookupAccounts([]tb.Uint128{ledger.IssuanceAccount})
-	})
-	if err != nil || len(found) == 0 {
-		return err
-	}
-	return c.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
-}
-
-func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Transfer], progress func(int)) error {
-	return inBatches(transfers, c.config.EventsMax, progress, func(batch []tb.Transfer) error {
+func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Transfer]) error {
+	return inBatches(transfers, c.config.EventsMax, func(batch []tb.Transfer) error {
 		results, err := request(ctx, c.config, func() ([]tb.TransferEventResult, error) { return c.client.CreateTransfers(batch) })
 		if err != nil {
 			return err
@@ -238,40 +228,19 @@ func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 func one[E any](event E) iter.Seq[E] { return func(yield func(E) bool) { yield(event) } }
 
 // inBatches sends the events in requests of at most eventsMax, one after the other.
-func inBatches[E any](events iter.Seq[E], eventsMax int, progress func(int), send func([]E) error) error {
+func inBatches[E any](events iter.Seq[E], eventsMax int, send func([]E) error) error {
 	batch := make([]E, 0, eventsMax)
-	sent := 0
-	flush := func() error {
+	for event := range events {
+		if batch = append(batch, event); len(batch) < eventsMax {
+			continue
+		}
 		if err := send(batch); err != nil {
 			return err
 		}
-		sent += len(batch)
-		progress(sent)
 		batch = batch[:0]
-		return nil
-	}
-	for event := range events {
-		if batch = append(batch, event); len(batch) == eventsMax {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
 	}
 	if len(batch) == 0 {
 		return nil
 	}
-	return flush()
-}
-
-func silent(int) {}
-
-// tell reports progress now and then.
-func tell(say func(string, ...any), what string) func(int) {
-	last := time.Now()
-	return func(done int) {
-		if time.Since(last) > 2*time.Second {
-			last = time.Now()
-			say("%d %s", done, what)
-		}
-	}
+	return send(batch)
 }

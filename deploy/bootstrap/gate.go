@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"io"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -58,16 +57,17 @@ func (g *gate) check(ctx context.Context, done bool) error {
 	if err != nil {
 		return fmt.Errorf("LEDGER_GIVEN_UP: %w", err)
 	}
-	names := func(is ledger.Identity) bool {
-		return is == given && len(g.known) == 0 || slices.ContainsFunc(slices.Collect(maps.Values(g.known)), func(c origin.Checkpoint) bool { return c.Ledger == given })
+	names := named == given && len(g.known) == 0
+	for _, checkpoint := range g.known {
+		names = names || checkpoint.Ledger == given
 	}
 	switch {
-	case wrong == nil && !names(named):
+	case wrong == nil && !names:
 		g.say("LEDGER_GIVEN_UP=%s has no effect: the topics name the ledger %s, which is this one", given, named)
 		return nil
 	case wrong == nil && mixed == nil:
 		return fmt.Errorf("LEDGER_GIVEN_UP is %s, which is the ledger at hand, and it lacks nothing: leave the setting away", given)
-	case !names(named):
+	case !names:
 		return g.refusal(named, fmt.Errorf("LEDGER_GIVEN_UP is %s, and the topics name %s: %w", given, named, wrong))
 	}
 	g.renew = &given
@@ -178,7 +178,7 @@ func (g *gate) renewIdentity(ctx context.Context, givenUp ledger.Identity) error
 		return fmt.Errorf("the ledger's identity was renewed %d times, and it cannot be again", ledger.RenewalsMax)
 	}
 	g.say("giving up the ledger %s: the ledger at hand, %s, gets a new identity", givenUp, is)
-	return g.chart.createTransfers(ctx, one(ledger.Renewal(is.Number+1, givenUp)), silent)
+	return g.chart.createTransfers(ctx, one(ledger.Renewal(is.Number+1, givenUp)))
 }
 
 // keepFinished keeps what the engines have finished: an order that was told settled or rejected must not be
@@ -197,5 +197,104 @@ func (g *gate) keepFinished(ctx context.Context, write map[int32]origin.Checkpoi
 		}
 		write[partition] = checkpoint
 	}
+	return nil
+}
+
+// partitionsMax is the most that PARTITIONS may be.
+const partitionsMax = 1024
+
+// keepLog finds out whether the ledger names a log of pix.payments: then nobody may create the
+// topic again, because an empty one would look as if nothing had been paid. Only
+// PAYMENTS_LOG_GIVEN_UP ends that: it gives up the named log.
+func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
+	names, err := request(ctx, c.config, func() (origin.Names, error) { return origin.Read(ctx, c.client, partitionsMax) })
+	if err != nil {
+		return err
+	}
+	switch given := uint32(c.config.LogGivenUp); {
+	case len(names.Origins) == 0:
+		return nil // a new log, also the one after a log that was given up
+	case given > names.Log:
+		return fmt.Errorf("PAYMENTS_LOG_GIVEN_UP is %d, and the ledger's log has the number %d: only that one can be given up", given, names.Log)
+	case given < names.Log:
+		c.config.namedLog = names.Log
+		return nil
+	}
+	if err := c.isTheTopics(ctx); err != nil {
+		return err
+	}
+	// First the commits: they are offsets of the log that is given up. After a crash in between,
+	// the next run begins here again.
+	if err := forgetCommits(ctx, c.config); err != nil {
+		return err
+	}
+	if err := c.createTransfers(ctx, one(ledger.GivenUp(names.Log))); err != nil {
+		return err
+	}
+	say("gave up log %d of %s: engines take the topic as it is for log %d", names.Log, stream.Payments, names.Log+1)
+	return nil
+}
+
+// isTheTopics returns an error if the topics name another ledger: then it is not for this one to give up their log.
+func (c *chart) isTheTopics(ctx context.Context) error {
+	err := withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
+		_, err := origin.CompareLedger(ctx, client, c.client)
+		return err
+	})
+	if errors.Is(err, origin.ErrUnnamed) {
+		return nil
+	}
+	return err
+}
+
+// forgetCommits deletes the offsets that the engines have committed.
+func forgetCommits(ctx context.Context, config *Config) error {
+	all := kadm.TopicsSet{}
+	for partition := range int32(config.Partitions) {
+		all.Add(stream.Payments, partition)
+	}
+	err := withKafka(ctx, config, func(ctx context.Context, client *kgo.Client) error {
+		deleted, err := kadm.NewClient(client).DeleteOffsets(ctx, stream.EngineGroup, all)
+		return errors.Join(err, deleted.Error())
+	})
+	switch {
+	case err == nil, errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.UnknownTopicOrPartition):
+		return nil
+	case errors.Is(err, kerr.GroupSubscribedToTopic):
+		return fmt.Errorf("engines run, so what they have finished of %s cannot be forgotten: stop all of them first: %w", stream.Payments, err)
+	}
+	return fmt.Errorf("cannot delete the offsets of the group %s: %w", stream.EngineGroup, err)
+}
+
+// Retell prepares what Run prepares, and makes engines find out again what was reported: they write again the
+// reports and dead letters that are missing. It is for topics that were lost, made anew or cut.
+func Retell(ctx context.Context, config *Config, progress io.Writer) error {
+	config.retell = true
+	return Run(ctx, config, progress)
+}
+
+// forgetFinished makes engines forget what is finished. The commits are first: Kafka keeps them while an engine runs.
+func (c *chart) forgetFinished(ctx context.Context, say func(string, ...any)) error {
+	if err := c.isTheTopics(ctx); err != nil {
+		return err
+	}
+	if err := forgetCommits(ctx, c.config); err != nil {
+		return err
+	}
+	err := withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
+		known, err := origin.ReadCheckpoints(ctx, client)
+		if err != nil {
+			return err
+		}
+		for partition, checkpoint := range known {
+			checkpoint.Offset, checkpoint.Hint = -1, ""
+			known[partition] = checkpoint
+		}
+		return origin.WriteCheckpoints(ctx, client, known)
+	})
+	if err != nil {
+		return err
+	}
+	say("forgot what engines have finished: they compare %s with what was told, and tell the rest", stream.Payments)
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/kit"
@@ -19,28 +19,23 @@ import (
 )
 
 // topicsAndLedgerBelongTogether is a step of TestTwoAtOnceFromNothingAndThenAgain: first and second are two
-// ledgers, of which first is funded.
+// ledgers, of which first is funded. Older copies are in TestAnOlderLedgerIsNotTaken of loadtest/e2e.
 func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
-	config := smallConfig(t)
-	config.Ledger, config.Stream = first, startKafka(t)
+	config := onKafka(t, first)
+	kafka := kafkaOf(t, config)
 	run := func(of ledger.Config, givenUp string) error {
 		config.Ledger, config.LedgerGivenUp, config.namedLog = of, givenUp, 0
 		return Run(t.Context(), config, io.Discard)
 	}
 	kit.Must(t, run(first, ""))
-	kafka := kafkaOf(t, config)
-	of := identityOf(t, first)
-	if named := namedBy(t, kafka); named != of || of.Number != 1 {
-		t.Fatalf("the topics name %v, and the ledger is %v", named, of)
-	}
+	named := namedBy(t, kafka, first, 1).String()
 
-	kit.Says(t, run(second, ""), "the ledger has no marker", "LEDGER_GIVEN_UP="+of.String()) // a ledger without a marker
-	if accounts := accountsOf(t, second); accounts != 0 {
-		t.Fatalf("bootstrap made %d accounts in a ledger that is not the topics'", accounts)
+	kit.Says(t, run(second, ""), "the ledger has no marker", "LEDGER_GIVEN_UP="+named)
+	if accounts := accountsOf(t, connect(t, second)); len(accounts) > 0 {
+		t.Fatalf("bootstrap made %d accounts in a ledger that is not the topics'", len(accounts))
 	}
-	kit.Says(t, run(second, "7-7"), "LEDGER_GIVEN_UP is 7-7, and the topics name "+of.String())                      // another is given up
-	kit.Says(t, (&Config{LedgerGivenUp: "last week's"}).Validate(), `LEDGER_GIVEN_UP: "last week's" is no identity`) // no identity
-	kit.Says(t, run(first, of.String()), "is the ledger at hand")                                                    // the ledger at hand is given up
+	kit.Says(t, run(second, "7-7"), "LEDGER_GIVEN_UP is 7-7, and the topics name "+named)
+	kit.Says(t, run(first, named), "is the ledger at hand")
 
 	// Not given up by mistake: while an engine runs it would name the former ledger again.
 	engine, err := config.Stream.Client(kgo.ConsumerGroup(stream.EngineGroup), kgo.ConsumeTopics(stream.Payments))
@@ -49,79 +44,89 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 		member, generation := engine.GroupMetadata()
 		return generation > 0, member
 	})
-	kit.Says(t, run(second, of.String()), "stop all engines first") // engines run
+	kit.Says(t, run(second, named), "stop all engines first")
 	engine.Close()
-
 	for range 2 { // the second has nothing to do
-		kit.Must(t, run(second, of.String()))
-		now := identityOf(t, second)
-		if named := namedBy(t, kafka); named != now || now.Number != 2 {
-			t.Fatalf("the topics name %v, and the ledger is %v", named, now)
-		}
+		kit.Must(t, run(second, named))
+		namedBy(t, kafka, second, 2)
 	}
-	kit.Says(t, run(first, ""), "this is the ledger "+of.String()+", and the topics", "name the ledger 2-") // the former ledger comes back
+	kit.Says(t, run(first, ""), "this is the ledger "+named+", and the topics", "name the ledger 2-")
+}
 
-	// An older copy lacks what an engine has seen.
+// namedBy returns the ledger that all checkpoints name, which must be this one.
+func namedBy(t *testing.T, kafka *kgo.Client, of ledger.Config, number uint32) ledger.Identity {
+	t.Helper()
 	known, err := origin.ReadCheckpoints(t.Context(), kafka)
-	kit.Must(t, err)
-	checkpoint := known[1]
-	checkpoint.Seen = append(checkpoint.Seen, tb.ID())
-	kit.Must(t, origin.WriteCheckpoints(t.Context(), kafka, map[int32]origin.Checkpoint{1: checkpoint}))
-	kit.Says(t, run(second, ""), "the ledger is older than the topics", "LEDGER_GIVEN_UP=2-") // an older copy
-	kit.Must(t, run(second, identityOf(t, second).String()))
-	if now := identityOf(t, second); now.Number != 3 {
-		t.Errorf("an older copy that was accepted is %v", now)
+	named, mixed := origin.NamedBy(known)
+	is, unread := ledger.ReadIdentity(t.Context(), connect(t, of))
+	if err := errors.Join(err, mixed, unread); err != nil || len(known) != 3 || named != is || uint32(is.Number) != number {
+		t.Fatalf("%d checkpoints name %v, and the ledger is %v: %v", len(known), named, is, err)
 	}
+	return named
 }
 
 // topicsOfAnEarlierVersionAreAdopted is a step, too. Topics without checkpoints are the ledger's if it names their log,
 // and knows what was finished and told last.
 func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
-	config := smallConfig(t)
-	config.Ledger, config.Stream = of, startKafka(t)
-	kafka := kafkaOf(t, config)
-	prepare(t, config)
-	client := connect(t, of)
+	config := onKafka(t, of)
+	kafka, client := kafkaOf(t, config), connect(t, of)
+	kit.Must(t, kit.ErrorOf(prepare(t, config)))
 	id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, 2)))
 	value, err := (&pixv1.SettlementReport{EndToEndId: id.String(), Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}).MarshalVT()
 	kit.Must(t, err)
 	for _, record := range []*kgo.Record{{Topic: stream.Payments, Value: []byte("x")}, {Topic: stream.Settlements, Value: value}} {
 		kit.Must(t, kafka.ProduceSync(t.Context(), record).FirstErr())
 	}
-	adopt := func() error { return origin.Adopt(t.Context(), config.Stream, kafka, client) }
-	kit.Says(t, Run(t.Context(), config, io.Discard), "LEDGER_GIVEN_UP=none", "If pix.checkpoints was lost, put its files back") // a ledger that knows nothing of the topics
+	kit.Says(t, Run(t.Context(), config, io.Discard), "LEDGER_GIVEN_UP=none", "If pix.checkpoints was lost, put its files back")
 	kit.Must(t, kit.ErrorOf(origin.Name(t.Context(), kafka, client, 1, 0, 0)))
-	kit.Says(t, adopt(), "is about "+id.String()) // a ledger that does not know what was told last
-	failed, err := client.CreateTransfers(ledger.AppendReceipt(nil, id, pix.Content{}, pix.ReasonUnknownPayerPSP, false))
-	if err != nil || len(failed) > 0 {
-		t.Fatal(failed, err)
-	}
-	if err := Run(t.Context(), config, io.Discard); err != nil {
-		t.Errorf("the ledger of these topics: %v", err)
-	}
-	if named := namedBy(t, kafka); named != identityOf(t, of) {
-		t.Errorf("the topics name %v", named)
-	}
+	kit.Says(t, Run(t.Context(), config, io.Discard), "is about "+id.String()) // what was told last, and it does not know
+	write(t, client, ledger.AppendReceipt(nil, id, pix.Content{}, pix.ReasonUnknownPayerPSP, false))
+	kit.Must(t, Run(t.Context(), config, io.Discard))
+	namedBy(t, kafka, of, 2)
 }
 
-func identityOf(t *testing.T, config ledger.Config) ledger.Identity {
-	t.Helper()
-	return identity(t, connect(t, config))
-}
+// aTopicThatTheLedgerNamesIsNotCreatedAgain is a step of TestTwoAtOnceFromNothingAndThenAgain.
+func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Config) {
+	config := onKafka(t, ofLedger)
+	run := func(givenUp int) error {
+		config.LogGivenUp, config.namedLog = givenUp, 0
+		return Run(t.Context(), config, io.Discard)
+	}
+	kit.Must(t, run(0))
+	kafka, client := kafkaOf(t, config), connect(t, config.Ledger)
+	admin := kadm.NewClient(kafka)
+	kit.Must(t, kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("x")}).FirstErr()) // to partition 0
+	kit.Must(t, kit.ErrorOf(origin.Name(t.Context(), kafka, client, 1, 0, 0)))
+	committed := kadm.Offsets{}
+	committed.AddOffset(stream.Payments, 0, 1, -1)
+	kit.Must(t, admin.CommitAllOffsets(t.Context(), stream.EngineGroup, committed))
+	kit.Must(t, run(0))
+	kit.Says(t, run(2), "PAYMENTS_LOG_GIVEN_UP is 2, and the ledger's log has the number 1")
 
-func accountsOf(t *testing.T, config ledger.Config) int {
-	t.Helper()
-	found, err := connect(t, config).QueryAccounts(tb.QueryFilter{Limit: 10})
+	kit.Must(t, kit.ErrorOf(admin.DeleteTopic(t.Context(), stream.Payments)))
+	there := func() bool {
+		topics, err := admin.ListTopics(t.Context())
+		kit.Must(t, err)
+		return topics.Has(stream.Payments)
+	}
+	for range 2 {
+		if kit.Says(t, run(0), "PAYMENTS_LOG_GIVEN_UP=1 if it is lost for good"); there() {
+			t.Fatal("it created the topic")
+		}
+	}
+	kit.Must(t, kit.ErrorOf(admin.CreateTopic(t.Context(), int32(config.Partitions), 1, nil, stream.Payments))) // somebody made it anew
+	kit.Says(t, run(0), "the ledger's log has a record at 0. The topic was made anew", "PAYMENTS_LOG_GIVEN_UP=1 gives it up")
+	kit.Must(t, kit.ErrorOf(admin.DeleteTopic(t.Context(), stream.Payments)))
+	for range 2 { // the second has nothing to do
+		kit.Must(t, run(1))
+		names, err := origin.Read(t.Context(), client, config.Partitions)
+		if err != nil || names.Log != 2 || len(names.Origins) > 0 || !there() {
+			t.Fatalf("the ledger's log is %+v, %v; the topic exists: %v", names, err, there())
+		}
+	}
+	offsets, err := admin.FetchOffsetsForTopics(t.Context(), stream.EngineGroup, stream.Payments)
 	kit.Must(t, err)
-	return len(found)
-}
-
-func namedBy(t *testing.T, kafka *kgo.Client) ledger.Identity {
-	t.Helper()
-	known, err := origin.ReadCheckpoints(t.Context(), kafka)
-	named, mixed := origin.NamedBy(known)
-	if err := errors.Join(err, mixed); err != nil || len(known) != 3 {
-		t.Fatalf("%d checkpoints: %v", len(known), err)
+	if offset, ok := offsets.Lookup(stream.Payments, 0); ok && offset.At >= 0 {
+		t.Errorf("the commit %d of the lost log is still there", offset.At)
 	}
-	return named
 }

@@ -57,20 +57,14 @@ func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal boo
 // sealOf makes the bank's secret, and names it in the register.
 func (c *chart) sealOf(ctx context.Context, bank pix.ISPB, another bool, say func(string, ...any)) error {
 	file := c.config.AnswerKeysFile
-	if err := keys.MakeSeals(file, []pix.ISPB{bank}); err != nil {
-		return fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
+	err := keys.MakeSeals(file, []pix.ISPB{bank})
+	if err == nil && another {
+		if err = errors.Join(keys.AddSeal(file, bank), pause(ctx)); err == nil { // engines must know it before anybody seals with it
+			err = keys.PreferNewSeal(file, bank)
+		}
 	}
-	if another {
-		// Engines must know it before anybody seals with it.
-		if err := keys.AddSeal(file, bank); err != nil {
-			return fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
-		}
-		if err := pause(ctx); err != nil {
-			return err
-		}
-		if err := keys.PreferNewSeal(file, bank); err != nil {
-			return fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
-		}
+	if err != nil {
+		return fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 	}
 	if err := c.nameSecrets(ctx); err != nil {
 		return err
@@ -132,14 +126,7 @@ func (c *chart) ensureParticipants(ctx context.Context, accesses []stream.Access
 		return nil
 	}
 	return withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
-		if err := ensureUsers(ctx, client, c.config, c.participants(), accesses); err != nil {
-			return err
-		}
-		said, err := ensureQuotas(ctx, client, c.config, accesses)
-		if err == nil {
-			say("%s", said)
-		}
-		return err
+		return ensureUsers(ctx, client, c.config, c.participants(), accesses, say)
 	})
 }
 
@@ -218,5 +205,5 @@ func (c *chart) nameSecrets(ctx context.Context) error {
 			name(bank, ledger.SealNamed, "seal", seal)
 		}
 	}
-	return c.createTransfers(ctx, slices.Values(acts), silent)
+	return c.createTransfers(ctx, slices.Values(acts))
 }

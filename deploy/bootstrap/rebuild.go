@@ -171,5 +171,5 @@ func (p Place) Confirm(ctx context.Context, config *Config, _ io.Writer) error {
 	if done, err := chart.populated(ctx); err != nil || !done {
 		return cmp.Or(err, errors.New("the ledger has no marker: `bootstrap rebuild accept` comes first"))
 	}
-	return chart.createTransfers(ctx, one(ledger.Confirmed()), silent)
+	return chart.createTransfers(ctx, one(ledger.Confirmed()))
 }

@@ -1,17 +1,26 @@
 package bootstrap
 
 import (
-	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/liquida/liquida/deploy/ledgermodel"
+	"github.com/liquida/liquida/platform/archive"
+	"github.com/liquida/liquida/platform/archive/past"
+	"github.com/liquida/liquida/platform/archive/store"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -19,8 +28,6 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 )
-
-const eventsMax = 40 // as few as a large chain allows, so that pages and requests cut everywhere
 
 func openLedger(t *testing.T) tigerbeetle.Client {
 	t.Helper()
@@ -57,18 +64,14 @@ func (d *dying) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResu
 	return d.Client.CreateTransfers(transfers)
 }
 
-// killedOften does something with a client that dies after a few requests, until it comes to its end.
-func killedOften(t *testing.T, client tigerbeetle.Client, do func(tigerbeetle.Client) error) {
+// populated gives a ledger a small population, with this deposit of each customer.
+func populated(t *testing.T, client tigerbeetle.Client, depositCentavos uint64) sandbox.Population {
 	t.Helper()
-	for killed := 0; ; killed++ {
-		err := do(&dying{client, 1 + killed%3})
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, errKilled) {
-			t.Fatal(err)
-		}
-	}
+	var config Config
+	kit.Must(t, settings.Parse(&config))
+	config.Population.Customers, config.Population.DepositCentavos = 50, depositCentavos
+	kit.Must(t, Populate(t.Context(), &config, client))
+	return config.Population
 }
 
 // history is a ledger with everything that a clearing house writes, and what of it may end.
@@ -77,340 +80,409 @@ type history struct {
 	content                        pix.Content
 }
 
-// populated gives a ledger a small population, with this deposit of each customer; 0: the usual one.
-func populated(t *testing.T, client tigerbeetle.Client, depositCentavos uint64) sandbox.Population {
-	t.Helper()
-	var config Config
-	kit.Must(t, settings.Parse(&config))
-	config.Population.Customers = 50
-	config.Population.DepositCentavos = cmp.Or(depositCentavos, config.Population.DepositCentavos)
-	kit.Must(t, Populate(t.Context(), &config, client))
-	return config.Population
-}
-
 func live(t *testing.T, client tigerbeetle.Client) (h history) {
 	t.Helper()
-	p := populated(t, client, 0)
+	p := populated(t, client, 1_000_000)
 	h.content = pix.Content{Payer: p.Customer(0), Payee: p.Customer(1), AmountCentavos: 100}
-	act := ledger.Act{Kind: ledger.DayCapped, Bank: h.content.Payer.ISPB, Centavos: 100_000, WindowSeconds: 3600, ByCentralBank: true}
-	account := func() tb.Account {
-		found, err := client.LookupAccounts([]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Day)})
-		if err != nil || len(found) != 1 {
-			t.Fatal(err)
-		}
-		return found[0]
+	const window = 3600
+	capTo := func(id string, centavos int64) {
+		act := ledger.Act{Kind: ledger.DayCapped, Bank: h.content.Payer.ISPB, Centavos: centavos, WindowSeconds: window, ByCentralBank: true}
+		account := accountOf(t, client, ledger.AllowanceAccount(act.Bank, ledger.Day))
+		write(t, client, ledger.GrantOf(account).AppendAdjustment(ledger.AppendAct(nil, "central-bank", id, act), centavos))
 	}
-	write(t, client, ledger.GrantOf(account()).AppendAdjustment(ledger.AppendAct(nil, "central-bank", "cap", act), act.Centavos))
 	random := rand.New(rand.NewPCG(1, 2))
-	pay := func(outcome func(id pix.EndToEndID) []tb.Transfer, capped bool, timeoutSeconds uint32) pix.EndToEndID {
-		id := pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random)
-		hold := ledger.AppendReserve(nil, id, h.content, timeoutSeconds)
+	newID := func() pix.EndToEndID { return pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random) }
+	hold := func(capped bool, timeoutSeconds uint32) pix.EndToEndID {
+		id := newID()
+		chain := ledger.AppendReserve(nil, id, h.content, timeoutSeconds)
 		if capped {
-			hold = ledger.AppendCap(hold, id, h.content, ledger.Day, act.WindowSeconds)
+			chain = ledger.AppendCap(chain, id, h.content, ledger.Day, window)
 		}
-		write(t, client, hold)
-		if outcome != nil {
-			write(t, client, outcome(id))
-		}
+		write(t, client, chain)
 		return id
 	}
-	settle := func(id pix.EndToEndID) []tb.Transfer { return ledger.AppendPost(nil, id, false) }
+	reason := pix.ReasonPayeePSPSilent
+	capTo("cap", 100_000)
 	for range 30 {
-		h.settled = pay(settle, false, 60)
-		h.capped = pay(settle, true, 60)
-		pay(func(id pix.EndToEndID) []tb.Transfer {
-			return ledger.AppendVoid(nil, id, false, pix.ReasonPayeePSPSilent)
-		}, false, 60)
-		pay(func(id pix.EndToEndID) []tb.Transfer {
-			return ledger.AppendCapVoid(ledger.AppendVoid(nil, id, false, pix.ReasonPayeePSPSilent), id, pix.ReasonPayeePSPSilent)
-		}, true, 60)
-		refused := pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random)
-		write(t, client, ledger.AppendReceipt(nil, refused, h.content, pix.ReasonPayeePSPSilent, true))
+		h.settled, h.capped = hold(false, 60), hold(true, 60)
+		write(t, client, ledger.AppendPost(nil, h.settled, false))
+		write(t, client, ledger.AppendPost(nil, h.capped, false))
+		write(t, client, ledger.AppendVoid(nil, hold(false, 60), false, reason))
+		void := hold(true, 60)
+		write(t, client, ledger.AppendCapVoid(ledger.AppendVoid(nil, void, false, reason), void, reason))
+		write(t, client, ledger.AppendReceipt(nil, newID(), h.content, reason, true))
 		kit.Must(t, kit.ErrorOf(ledger.ProbeClock(client, time.Now, 5)))
 		returned := pix.ReturnContent{Original: h.settled, AmountCentavos: 10, Reason: pix.MustReason("MD06")}
 		back := pix.NewReturnID(h.content.Payee.ISPB, time.Now(), random)
 		write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, back, returned, 0, h.content, 60), h.settled))
 		write(t, client, ledger.AppendReturnPost(nil, back, returned, 0, false))
 	}
-	// A cap that is lowered takes what is free, whatever holds are left out.
-	act.Centavos = 5000
-	write(t, client, ledger.GrantOf(account()).AppendAdjustment(ledger.AppendAct(nil, "central-bank", "cap-2", act), act.Centavos))
-	h.open = pay(nil, true, 3600)
-	h.expired = pay(nil, true, 1)
-	kit.Await(t, "a hold that expires", func() (bool, string) {
-		results, err := client.CreateTransfers(ledger.AppendPost(nil, h.expired, false)[:1])
-		if err != nil || len(results) != 1 {
-			t.Fatal(results, err)
-		}
-		return results[0].Result == tb.TransferPendingTransferExpired || results[0].Result == tb.TransferLinkedEventChainOpen && expired(t, client, h.expired), results[0].Result.String()
-	})
-	write(t, client, ledger.AppendReceipt(nil, h.expired, h.content, pix.ReasonPayeePSPSilent, true))
+	capTo("cap-2", 5000) // a cap that is lowered takes what is free, whatever holds are left out
+	h.open, h.expired = hold(true, 3600), hold(true, 1)
+	time.Sleep(4 * time.Second) // the ledger lets it expire
+	write(t, client, ledger.AppendReceipt(nil, h.expired, h.content, reason, true))
 	return h
 }
 
-func expired(t *testing.T, client tigerbeetle.Client, id pix.EndToEndID) bool {
+func accountOf(t *testing.T, client tigerbeetle.Client, id ledger.AccountID) tb.Account {
 	t.Helper()
-	found, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(id).Pending(1)})
+	found, err := client.LookupAccounts([]tb.Uint128{id})
 	if err != nil || len(found) != 1 {
-		t.Fatal(err)
+		t.Fatal(found, err)
 	}
-	return time.Since(time.Unix(0, int64(found[0].Timestamp))) > 3*time.Second
+	return found[0]
 }
 
-// A past comes into an empty ledger as it was, however often the import is killed. What nothing has ended is left out,
-// and legs 4 of the window that runs hold their allowance again.
+// transfersOf returns all transfers, without the mark that links them.
+func transfersOf(t *testing.T, client tigerbeetle.Client) []tb.Transfer {
+	t.Helper()
+	all, err := client.QueryTransfers(tb.QueryFilter{Limit: 8189})
+	kit.Must(t, err)
+	for i := range all {
+		all[i].Flags &^= 1
+	}
+	return all
+}
+
+// bring brings a past into a ledger, and ends what the past leaves to be ended.
+func bring(t *testing.T, client tigerbeetle.Client, source rebuild.Source) error {
+	t.Helper()
+	target := rebuild.Target{Client: client, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
+	err := target.Import(t.Context(), source)
+	if err == nil {
+		_, _, err = target.HoldAllowances(t.Context(), source, nil, time.Now())
+	}
+	if err == nil {
+		err = target.End(t.Context(), ledger.Identity{})
+	}
+	if err == nil {
+		err = target.Mark(t.Context())
+	}
+	return err
+}
+
+const eventsMax = 100 // so few that pages and requests cut everywhere
+
+// A past comes into an empty ledger as it was, from a copy or an archive, however often archiver and import are killed.
+// What nothing has ended is left out, and legs 4 of the window that runs hold their allowance again.
 func TestImport(t *testing.T) {
 	t.Parallel()
-	from, into := openLedger(t), openLedger(t)
+	from := openLedger(t)
 	h := live(t, from)
-	source := rebuild.Ledger{Client: from, EventsMax: eventsMax}
-	bring := func(client tigerbeetle.Client) error {
-		target := rebuild.Target{Client: client, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
-		if err := target.Import(t.Context(), source); err != nil {
-			return err
-		}
-		if _, _, err := target.HoldAllowances(t.Context(), source, nil, time.Now()); err != nil {
-			return err
-		}
-		if err := target.End(t.Context(), ledger.Identity{}); err != nil {
-			return err
-		}
-		return target.Mark(t.Context())
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 7 { // so that a segment ends behind the hold that expired, also if a minute has ended
+		id := pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random)
+		write(t, from, ledger.AppendReceipt(nil, id, h.content, pix.ReasonPayeePSPSilent, true))
 	}
-	killedOften(t, into, bring)
-	if err := bring(into); !errors.Is(err, rebuild.ErrDone) {
-		t.Errorf("a ledger with a marker: %v", err)
+	whole, killed := t.TempDir(), t.TempDir()
+	end := archived(t, from, whole, eventsMax, 1<<30)
+	if again := archived(t, from, killed, 150, 3); again != end {
+		t.Fatalf("an archive that was killed often ends with %+v, the other with %+v", again, end)
 	}
-
-	was, is := all(t, from), all(t, into)
-	ended := map[tb.Uint128]tb.Transfer{}
-	for _, transfer := range was.transfers {
-		if transfer.PendingID != (tb.Uint128{}) {
-			ended[transfer.PendingID] = transfer
-		}
-	}
-	there := map[tb.Uint128]tb.Transfer{}
-	for _, transfer := range is.transfers {
-		there[transfer.ID] = transfer
-	}
-	kept := 0
-	for _, before := range was.transfers {
-		want := rebuild.Kept([]tb.Transfer{before}, ended)
-		if len(want) == 0 {
-			continue
-		}
-		kept++
-		got := there[before.ID]
-		got.Flags, want[0].Flags = got.Flags&^1, want[0].Flags&^1 // linked
-		if got != want[0] {
-			t.Fatalf("brought as %+v, want %+v", got, want[0])
-		}
-	}
-	if legs := len(is.transfers) - kept; legs != 32 { // 30 settled payments under a cap, the end of the rebuild, and the marker
-		t.Errorf("%d transfers were not in the past, want 30 legs 4, the end and the marker", legs)
-	}
-	if len(was.accounts) != len(is.accounts) {
-		t.Fatalf("%d accounts, want %d", len(is.accounts), len(was.accounts))
-	}
-	for i, before := range was.accounts {
-		got := is.accounts[i]
-		if got.ID != before.ID || got.Timestamp != before.Timestamp || got.CreditsPosted != before.CreditsPosted || got.DebitsPosted != before.DebitsPosted {
-			t.Fatalf("%s is %+v, want %+v", ledger.AccountName(before.ID), got, before)
-		}
-		if !before.AccountFlags().History {
-			continue
-		}
-		if a, b := posted(t, from, before.ID), posted(t, into, before.ID); fmt.Sprint(a) != fmt.Sprint(b) {
-			t.Errorf("the history of %s differs: %d and %d lines", ledger.AccountName(before.ID), len(a), len(b))
-		}
-	}
-	allowance := func(client tigerbeetle.Client) int64 {
-		found, err := client.LookupAccounts([]tb.Uint128{ledger.AllowanceAccount(h.content.Payer.ISPB, ledger.Day)})
-		if err != nil || len(found) != 1 {
-			t.Fatal(err)
-		}
-		return ledger.GrantOf(found[0]).Left(1 << 40)
-	}
-	// The two holds that nothing has ended are not there: one comes from the log again, and an engine frees that of the other.
-	if a, b := allowance(from), allowance(into); b != a+2*int64(h.content.AmountCentavos) {
-		t.Errorf("of the cap %d are left, %d before", b, a)
-	}
-	if a, b := identity(t, from), identity(t, into); a == b || b.Number != 1 {
-		t.Errorf("the identity %v became %v", a, b)
-	}
-	for id, want := range map[pix.EndToEndID]tb.CreateTransferResult{h.settled: tb.TransferExistsWithDifferentFlags, h.open: tb.TransferOK} {
-		results, err := into.CreateTransfers(ledger.AppendReserve(nil, id, h.content, 60))
+	copied := rebuild.Ledger{Client: from, EventsMax: eventsMax}
+	had := map[tb.Uint128]tb.Transfer{}
+	ends := map[tb.Uint128]uint64{} // of holds
+	for chain, err := range copied.Chains(t.Context(), 0) {
 		kit.Must(t, err)
-		if got := ledger.ResultOf(ledger.AppendReserve(nil, id, h.content, 60), 0, results); got.Status != want {
-			t.Errorf("an order that comes again gets %v, want %v", got.Status, want)
+		for _, transfer := range chain {
+			transfer.Flags &^= 1
+			had[transfer.ID], ends[transfer.PendingID] = transfer, transfer.Timestamp
 		}
 	}
-	// What had expired may be held once more, and can never settle: its verdict is there.
-	write(t, into, ledger.AppendReserve(nil, h.expired, h.content, 60))
-	results, err := into.CreateTransfers(ledger.AppendPost(nil, h.expired, false))
-	if err != nil || !ledger.ResultOf(ledger.AppendPost(nil, h.expired, false), 0, results).Exists() {
-		t.Errorf("a payment that was rejected can be posted: %v %v", results, err)
+	for name, c := range map[string]struct {
+		source rebuild.Source
+		to     uint64
+	}{"a copy": {copied, 1 << 63}, "an archive": {past.Source{Folder: os.DirFS(killed)}, end.To}} {
+		into := openLedger(t)
+		for kills := 0; ; kills++ {
+			if err := bring(t, &dying{into, 1 + kills%3}, c.source); err == nil {
+				break
+			} else if !errors.Is(err, errKilled) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if err := bring(t, into, c.source); !errors.Is(err, rebuild.ErrDone) {
+			t.Errorf("a ledger with a marker: %v", err)
+		}
+		missing, more := map[tb.Uint128]bool{}, 0
+		for id, transfer := range had { // an archive lacks leg 4 of what had expired, which frees nothing any more
+			missing[id] = transfer.Timestamp <= c.to && ends[id] <= c.to && (c.to == 1<<63 || transfer.Code != ledger.CodeLeg4)
+		}
+		for _, got := range transfersOf(t, into) {
+			if was, known := had[got.ID]; !known {
+				more++
+			} else if got != was {
+				t.Fatalf("%s: brought as %+v, want %+v", name, got, was)
+			}
+			delete(missing, got.ID)
+		}
+		for id, is := range missing {
+			if is {
+				t.Errorf("%s: was not brought: %+v", name, had[id])
+			}
+		}
+		if more > 32 || more < 31 || more < 32 && c.to == 1<<63 { // the last one may be in no segment yet
+			t.Errorf("%s: %d transfers were not in the past, want 30 legs 4 of settled payments, the end and the marker", name, more)
+		}
+		accounts, err := from.QueryAccounts(tb.QueryFilter{Limit: 8189})
+		kit.Must(t, err)
+		for _, was := range accounts {
+			got := accountOf(t, into, was.ID)
+			if got.Timestamp != was.Timestamp || got.UserData128 != was.UserData128 || c.to == 1<<63 && (got.CreditsPosted != was.CreditsPosted || got.DebitsPosted != was.DebitsPosted) {
+				t.Fatalf("%s: %s is %+v, want %+v", name, ledger.AccountName(was.ID), got, was)
+			}
+		}
+		// An order that comes again is known if it had ended. What had expired may be held once more, and can never settle.
+		for id, want := range map[pix.EndToEndID]tb.CreateTransferResult{h.settled: tb.TransferExistsWithDifferentFlags, h.open: tb.TransferOK, h.expired: tb.TransferOK} {
+			order := ledger.AppendReserve(nil, id, h.content, 60)
+			results, err := into.CreateTransfers(order)
+			if got := ledger.ResultOf(order, 0, results); err != nil || got.Status != want {
+				t.Errorf("%s: an order that comes again gets %v %v, want %v", name, got.Status, err, want)
+			}
+		}
+		post := ledger.AppendPost(nil, h.expired, false)
+		if results, err := into.CreateTransfers(post); err != nil || !ledger.ResultOf(post, 0, results).Exists() {
+			t.Errorf("%s: a payment that was rejected can be posted: %v %v", name, results, err)
+		}
 	}
-}
 
-// After a transfer of now nothing older can be brought, and the import says so.
-func TestImportAfterSomebodyWrote(t *testing.T) {
-	t.Parallel()
-	from, into := openLedger(t), openLedger(t)
-	live(t, from)
-	target := rebuild.Target{Client: &dying{into, 4}, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
-	if err := target.Import(t.Context(), rebuild.Ledger{Client: from, EventsMax: eventsMax}); !errors.Is(err, errKilled) {
+	// After a transfer of now nothing older can be brought. And an archive takes no other ledger.
+	model := ledgermodel.New().Connect(nil)
+	if err := bring(t, &dying{model, 4}, copied); !errors.Is(err, errKilled) {
 		t.Fatal(err)
 	}
-	kit.Must(t, kit.ErrorOf(ledger.ProbeClock(into, time.Now, 0)))
-	target.Client = into
-	if err := target.Import(t.Context(), rebuild.Ledger{Client: from, EventsMax: eventsMax}); err == nil {
+	kit.Must(t, kit.ErrorOf(ledger.ProbeClock(model, time.Now, 0)))
+	if err := bring(t, model, copied); err == nil {
 		t.Error("went on behind a transfer of now")
 	}
-}
-
-type books struct {
-	accounts  []tb.Account
-	transfers []tb.Transfer
-}
-
-func all(t *testing.T, client tigerbeetle.Client) (b books) {
-	t.Helper()
-	transfers, err := client.QueryTransfers(tb.QueryFilter{Limit: 8189})
-	kit.Must(t, err)
-	b.transfers = transfers
-	found, err := client.QueryAccounts(tb.QueryFilter{Limit: 8189})
-	kit.Must(t, err)
-	b.accounts = found
-	return b
-}
-
-type balance struct {
-	At              uint64
-	Credits, Debits tb.Uint128
-}
-
-// posted returns the history of what an account had, at each change of it.
-func posted(t *testing.T, client tigerbeetle.Client, id tb.Uint128) (lines []balance) {
-	t.Helper()
-	found, err := client.GetAccountBalances(tb.AccountFilter{AccountID: id, Limit: 8189, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
-	kit.Must(t, err)
-	for _, b := range found {
-		line := balance{b.Timestamp, b.CreditsPosted, b.DebitsPosted}
-		if n := len(lines); n == 0 || lines[n-1].Credits != line.Credits || lines[n-1].Debits != line.Debits {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
-func identity(t *testing.T, client tigerbeetle.Client) ledger.Identity {
-	t.Helper()
-	is, err := ledger.ReadIdentity(t.Context(), client)
-	kit.Must(t, err)
-	return is
-}
-
-// imported returns a ledger into which the past of a small population was brought, and where that ends.
-func imported(t *testing.T, depositCentavos uint64) (client tigerbeetle.Client, p sandbox.Population, ends time.Time) {
-	t.Helper()
-	from, into := openLedger(t), openLedger(t)
-	p = populated(t, from, depositCentavos)
-	source := rebuild.Ledger{Client: from, EventsMax: eventsMax}
-	target := rebuild.Target{Client: into, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
-	kit.Must(t, target.Import(t.Context(), source))
-	ends, err := source.End(t.Context())
-	kit.Must(t, err)
-	return into, p, ends
+	another := ledgermodel.New().Connect(nil)
+	live(t, another)
+	_, err := past.New(t.Context(), another, eventsMax, store.Folder(whole), 7)
+	kit.Says(t, err, "another ledger, or an older copy")
 }
 
 // What was reported gets its verdict although the reports are in no order that works: a payment waits for what its payer
-// spends, and only where nothing comes the central bank lends it, and takes back what it can. It has the time of its
-// report, and however often all this is killed, the ledger is the same.
+// spends, and only where nothing comes the central bank lends it, and takes back what it can. It has the time of its report.
 func TestForward(t *testing.T) {
 	t.Parallel()
-	client, p, ends := imported(t, 100)
-	killed, _, _ := imported(t, 100)
-	random, now := rand.New(rand.NewPCG(1, 2)), time.Now()
+	now := time.Now()
+	clock := func() time.Time { return now }
+	from, into := ledgermodel.New().ConnectAt(clock), ledgermodel.New().ConnectAt(clock)
+	p := populated(t, from, 100)
+	source := rebuild.Ledger{Client: from, EventsMax: eventsMax}
+	target := rebuild.Target{Client: into, EventsMax: 15, Progress: func(int, int, time.Time) {}}
+	kit.Must(t, target.Import(t.Context(), source))
+	ends, err := source.End(t.Context())
+	kit.Must(t, err)
+	now = now.Add(time.Minute)
+
+	random := rand.New(rand.NewPCG(1, 2))
 	told := func(from, to pix.Account, centavos uint64) rebuild.Told {
-		return rebuild.Told{At: now, ID: pix.NewEndToEndID(from.ISPB, now, random), Settled: true, Content: pix.Content{Payer: from, Payee: to, AmountCentavos: centavos}}
+		return rebuild.Told{ID: pix.NewEndToEndID(from.ISPB, now, random), Settled: true, Content: pix.Content{Payer: from, Payee: to, AmountCentavos: centavos}}
 	}
 	a, b, c, d := p.Customer(0), p.Customer(1), p.Customer(2), p.Customer(3)
-	all := []rebuild.Told{
-		told(b, c, 150), // spends what the next one brings
-		told(a, b, 60),
-		told(c, d, 400), // of which 150 are lost, and come back
-		told(a, c, 20),
-		told(d, c, 450),
-	}
-	back := func() rebuild.Told {
-		return rebuild.Told{At: now, ID: pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), Return: true, Settled: true,
-			Content: pix.Content{Payer: c, Payee: b, AmountCentavos: 10}, Returns: pix.ReturnContent{Original: all[0].ID, AmountCentavos: 10, Reason: pix.MustReason("MD06")}}
+	spends := told(b, c, 150) // what a brings
+	back := func(original pix.EndToEndID) rebuild.Told {
+		return rebuild.Told{ID: pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), Return: true, Settled: true, Content: pix.Content{Payer: c, Payee: b, AmountCentavos: 10},
+			Returns: pix.ReturnContent{Original: original, AmountCentavos: 10, Reason: pix.MustReason("MD06")}}
 	}
 	refused := told(a, b, 7)
 	refused.Settled, refused.Reason = false, pix.MustReason("AC06")
-	lost := back()
-	lost.Returns.Original = told(a, b, 1).ID
-	all = append([]rebuild.Told{back(), back(), refused, lost}, all...)
+	all := []rebuild.Told{back(spends.ID), back(spends.ID), refused, back(told(a, b, 1).ID), spends, told(a, b, 60),
+		told(c, d, 400), // of which 150 are lost, and come back
+		told(a, c, 20), told(d, c, 450)}
 	for i := range all { // between the past and now, and the last one by a clock that is ahead
-		all[i].At = ends.Add(time.Duration(i+1) * now.Sub(ends) / 20)
+		all[i].At = ends.Add(time.Duration(i+1) * time.Second)
 	}
 	all[len(all)-1].At = now.Add(time.Hour)
-	forward := func(client tigerbeetle.Client) (rebuild.Forwarded, error) {
-		for i := range all {
-			found, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(all[i].ID).Verdict()})
-			kit.Must(t, err)
-			all[i].Done = len(found) > 0
-		}
-		target := rebuild.Target{Client: client, EventsMax: 15}
-		return target.Forward(t.Context(), all, ends, time.Now())
+	result, err := target.Forward(t.Context(), all, ends, now)
+	if err != nil || result.Settled != 7 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
+		t.Fatalf("%+v %v", result, err)
 	}
-	result, err := forward(client)
-	kit.Must(t, err)
-	if result.Settled != 7 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
-		t.Fatalf("%+v", result)
-	}
-	loan := result.Loans[0]
-	if loan.Act.Kind != ledger.Deposit || loan.Act.Account != c || loan.Act.Centavos != loan.Returned {
+	if loan := result.Loans[0]; loan.Act.Kind != ledger.Deposit || loan.Act.Account != c || loan.Act.Centavos != loan.Returned {
 		t.Errorf("the loan is %+v", loan)
 	}
-	var ids []tb.Uint128
-	for _, account := range []pix.Account{a, b, c, d} {
-		ids = append(ids, ledger.CustomerAccount(account))
-	}
-	found, err := client.LookupAccounts(ids)
-	if err != nil || len(found) != 4 {
-		t.Fatal(err)
-	}
-	for i, want := range []int64{20, 30, 300, 50} {
-		if got := ledger.Less(found[i].CreditsPosted, found[i].DebitsPosted); got != want || found[i].DebitsPending != (tb.Uint128{}) {
-			t.Errorf("%s has %d centavos, want %d", ledger.AccountName(ids[i]), got, want)
+	for customer, want := range map[pix.Account]int64{a: 20, b: 30, c: 300, d: 50} {
+		account := accountOf(t, into, ledger.CustomerAccount(customer))
+		if got := ledger.Less(account.CreditsPosted, account.DebitsPosted); got != want || account.DebitsPending != (tb.Uint128{}) {
+			t.Errorf("%s has %d centavos, want %d", ledger.AccountName(account.ID), got, want)
 		}
 	}
-	verdict, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(refused.ID).Verdict()})
+	verdict, err := into.LookupTransfers([]tb.Uint128{ledger.IDsOf(refused.ID).Verdict()})
 	if err != nil || len(verdict) != 1 || time.Unix(0, int64(verdict[0].Timestamp)).Sub(all[2].At).Abs() > time.Microsecond {
 		t.Errorf("%v: the refusal told at %v is %+v", err, all[2].At, verdict)
 	}
+}
 
-	killedOften(t, killed, func(client tigerbeetle.Client) error { return kit.ErrorOf(forward(client)) })
-	again, err := forward(killed)
-	if err != nil || len(again.Impossible) != 1 || len(again.Loans) != 1 || again.Loans[0] != loan {
-		t.Errorf("%v: one that was killed says %+v, want %+v", err, again, result)
-	}
-	if got, want := outcomes(t, killed), outcomes(t, client); !maps.Equal(got, want) {
-		t.Errorf("after kills the ledger has %v, want %v", got, want)
+// archived archives a ledger into a folder, and begins anew after each so many steps, as after kill -9. Finished days are
+// merged.
+func archived(t *testing.T, client tigerbeetle.Client, folder string, eventsMax, stepsOfALife int) archive.Manifest {
+	t.Helper()
+	for {
+		a, err := past.New(t.Context(), client, eventsMax, store.Folder(folder), 7)
+		kit.Must(t, err)
+		for range stepsOfALife {
+			p, all, err := a.Step(t.Context())
+			for _, end := range p.Ended {
+				err = errors.Join(err, archive.Merge(t.Context(), store.Folder(folder), end))
+			}
+			kit.Must(t, err)
+			if all {
+				return p.Last
+			}
+		}
 	}
 }
 
-// outcomes are the transfers that a ledger has, but for their times.
-func outcomes(t *testing.T, client tigerbeetle.Client) map[tb.Uint128]tb.Transfer {
-	t.Helper()
-	has := map[tb.Uint128]tb.Transfer{}
-	for _, transfer := range all(t, client).transfers {
-		transfer.Timestamp = 0
-		if transfer.Code != ledger.CodeFunding && transfer.Code != ledger.CodeTold && transfer.Code < uint16(ledger.Joined) {
-			has[transfer.ID] = transfer
+// The questions of docs/archive.md have the answers that the rows have, asked with the real DuckDB and pandas.
+func TestProgramsOfOthersReadAnArchive(t *testing.T) {
+	python := os.Getenv("STATEMENT_READERS")
+	if python == "" {
+		t.Skip("STATEMENT_READERS names no python with duckdb: make test-readers")
+	}
+	client := openLedger(t)
+	h := live(t, client)
+	folder := t.TempDir()
+	archived(t, client, filepath.Join(folder, "archive"), 8189, 1<<30)
+	document, err := filepath.Abs("../../docs/archive.md")
+	kit.Must(t, err)
+	said := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String())
+	var answers struct {
+		Queries [][][]any
+		Pandas  string
+	}
+	if err := json.Unmarshal([]byte(said.Out), &answers); err != nil || said.Code != 0 || len(answers.Queries) != 5 {
+		t.Fatal(said.Out, said.Err, err)
+	}
+	totals, err := archive.Verify(os.DirFS(filepath.Join(folder, "archive")), func(archive.Manifest) {}, func(archive.DayEnd) {})
+	kit.Must(t, err)
+	sum := func(query, column int, want float64) {
+		t.Helper()
+		got := 0.0
+		for _, row := range answers.Queries[query] {
+			got += row[column].(float64)
+		}
+		if math.Abs(got-want) > 0.001 {
+			t.Errorf("column %d of query %d adds up to %v, want %v", column, query, got, want)
 		}
 	}
-	return has
+	settled, reais := float64(totals.Settled), float64(totals.SettledCentavos)/100
+	hours, reasons, slowest, pairs, one := 0, 1, answers.Queries[2], 3, answers.Queries[4]
+	sum(hours, 2, settled)
+	sum(hours, 3, reais)
+	sum(pairs, 2, settled)
+	sum(pairs, 3, reais)
+	sum(reasons, 2, float64(totals.Rejected+totals.Refused))
+	if len(slowest) != 10 || slowest[0][1].(float64) < slowest[9][1].(float64) || len(one) != 1 || one[0][1] != h.capped.String() {
+		t.Errorf("the slowest are %v, and one is %v", slowest, one)
+	}
+	if count := fmt.Sprint(int(answers.Queries[pairs][0][2].(float64))); !strings.Contains(answers.Pandas, count) {
+		t.Errorf("pandas says %s, want a pair with %s", answers.Pandas, count)
+	}
+}
+
+// askArchive runs what a document asks, in the folder of an archive, for one payment.
+const askArchive = `
+import contextlib, io, json, os, re, sys
+import duckdb
+text = open(sys.argv[1]).read()
+os.chdir(sys.argv[2])
+queries = re.findall("\x60\x60\x60sql\n(.*?)\x60\x60\x60", text, re.S)
+queries[4] = re.sub("id = '.*?'", "id = '" + sys.argv[3] + "'", re.sub("'2026-11-24' AND '2026-11-26'", "'2020-01-01' AND '2099-12-31'", queries[4]))
+answers = [duckdb.sql(query).fetchall() for query in queries]
+said = io.StringIO()
+with contextlib.redirect_stdout(said):
+    exec(re.search("\x60\x60\x60python\n(.*?)\x60\x60\x60", text, re.S)[1])
+print(json.dumps({"Queries": answers, "Pandas": said.getvalue()}, default=str))
+`
+
+// Days are those of São Paulo. The ledger says how the archive of each ends: who writes another one must stop.
+func TestAnArchiveKnowsDays(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 2, 50, 0, 0, time.UTC) // ten minutes before midnight there
+	client := ledgermodel.New().ConnectAt(func() time.Time { return now })
+	population := populated(t, client, 1_000_000)
+	random := rand.New(rand.NewPCG(1, 2))
+	content := pix.Content{Payer: population.Customer(0), Payee: population.Customer(1), AmountCentavos: 100}
+	hold := func() pix.EndToEndID {
+		id := pix.NewEndToEndID(content.Payer.ISPB, now, random)
+		write(t, client, ledger.AppendReserve(nil, id, content, 60))
+		return id
+	}
+	settle := func(after time.Duration) {
+		now = now.Add(after)
+		id := hold()
+		now = now.Add(time.Second)
+		write(t, client, ledger.AppendPost(nil, id, false))
+	}
+	for range 3 {
+		settle(time.Second)
+	}
+	killed, folder := t.TempDir(), t.TempDir()
+	now = time.Date(2026, 3, 1, 2, 59, 40, 0, time.UTC)
+	id := hold() // from day to day
+	settle(time.Second)
+	settle(20 * time.Second)
+	archived(t, client, killed, 100, 1<<30)
+	write(t, client, ledger.AppendPost(nil, id, false))
+	settle(24 * time.Hour)
+	settle(time.Hour)
+	end := archived(t, client, folder, 100, 1<<30)
+	if again := archived(t, client, killed, 100, 1<<30); again != end || again.Name == "" {
+		t.Fatalf("one that was killed while money was held ends with %+v, want %+v", again, end)
+	}
+	all, err := archive.Manifests(os.DirFS(folder))
+	kit.Must(t, err)
+	days, ends := map[string]int{}, map[string]string{}
+	for _, m := range all {
+		days[m.Day] += m.Payments
+		ends[m.Day] = m.Chain
+	}
+	if want := map[string]int{"2026-02-28": 4, "2026-03-01": 2, "2026-03-02": 1}; !maps.Equal(days, want) {
+		t.Fatalf("payments by day are %v, want %v", days, want)
+	}
+	if merged, err := filepath.Glob(filepath.Join(folder, "payments", "day=*", "day.parquet")); err != nil || len(merged) != 2 {
+		t.Errorf("the days that are over are not in one file each: %v", merged)
+	}
+	for text, over := range map[string]bool{"2026-02-28": true, "2026-03-01": true, "2026-03-02": false} {
+		day, err := pix.ParseDay(text)
+		kit.Must(t, err)
+		chain, err := tlog.ParseHash(ends[text])
+		kit.Must(t, err)
+		found, err := client.LookupTransfers([]tb.Uint128{ledger.ArchivedID(day)})
+		if err != nil || len(found) > 0 != over || over && found[0].UserData128 != ledger.Archived(day, chain).UserData128 {
+			t.Errorf("of %s the ledger says %+v %v", text, found, err)
+		}
+	}
+
+	// Its ledger is given up and gets another identity. That changes nothing, and no rebuild would bring it: an archive does not
+	// end with it.
+	now = now.Add(time.Hour)
+	is, err := ledger.ReadIdentity(t.Context(), client)
+	kit.Must(t, err)
+	write(t, client, []tb.Transfer{ledger.Renewal(2, is)})
+	settle(time.Hour)
+	end = archived(t, client, folder, 100, 1<<30)
+	if again := archived(t, client, t.TempDir(), 8189, 3); again != end {
+		t.Errorf("a new archive ends with %+v, want %+v", again, end)
+	}
+	brings := false
+	for chain, err := range (past.Source{Folder: os.DirFS(folder)}).Chains(t.Context(), 0) {
+		kit.Must(t, err)
+		for _, transfer := range chain {
+			brings = brings || transfer.ID.String() == end.LastID
+		}
+	}
+	if !brings {
+		t.Errorf("the archive ends with %s, and a rebuild does not bring that", end.LastID)
+	}
+	a, err := past.New(t.Context(), client, 100, store.Folder(t.TempDir()), 3) // cut otherwise
+	for range 100 {
+		if err == nil {
+			_, _, err = a.Step(t.Context())
+		}
+	}
+	if !errors.As(err, new(*past.Wrong)) {
+		t.Errorf("an archive with other segments: %v", err)
+	}
 }

@@ -1,11 +1,10 @@
-// Package compose holds the tests of docker-compose.yml, its overlays, the Dockerfile and
-// preflight.sh, as far as they need no Docker. deploy/verify-compose.sh runs them.
+// Package compose holds the tests of docker-compose.yml, its overlays, preflight.sh and the ledger's scripts, as far as
+// they need no Docker. deploy/verify-compose.sh runs them.
 package compose
 
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,66 +15,30 @@ import (
 )
 
 const (
-	root  = "../.."
-	image = "liquida:local"
+	root = "../.."
+	base = "docker-compose.yml"
 )
 
 // file is a compose file, as far as the tests read it.
 type file struct {
 	Services map[string]service
-	Networks map[string]any
+	Volumes  map[string]any
 }
 
 type service struct {
-	Image      string
-	Build      any
-	PullPolicy string `yaml:"pull_policy"`
-	DependsOn  map[string]struct {
-		Condition string
-	} `yaml:"depends_on"`
-	Networks yaml.Node
-	// Environment of the base is one with <<, which yaml merges.
+	Image       string
+	Build       any
+	PullPolicy  string         `yaml:"pull_policy"`
+	DependsOn   map[string]any `yaml:"depends_on"`
+	Networks    any            // a list, or a map
 	Environment map[string]string
 	Ports       []string
 	Volumes     []string
-	CPUs        any    `yaml:"cpus"`
 	CPUQuota    int    `yaml:"cpu_quota"`
 	MemLimit    string `yaml:"mem_limit"`
-	Deploy      struct{ Resources any }
-	Ulimits     map[string]struct{ Soft, Hard int }
 	Command     []string
-	Logging     struct{ Driver string }
-	Healthcheck struct{ Test []string }
-	Extends     struct{ Service string }
 	ReadOnly    bool     `yaml:"read_only"`
 	CapDrop     []string `yaml:"cap_drop"`
-	NetworkIn   string   `yaml:"network_mode"`
-}
-
-// networks returns the names of the networks that s joins.
-func (s service) networks() []string {
-	var names []string
-	switch s.Networks.Kind {
-	case yaml.SequenceNode:
-		for _, name := range s.Networks.Content {
-			names = append(names, name.Value)
-		}
-	case yaml.MappingNode:
-		for i := 0; i < len(s.Networks.Content); i += 2 {
-			names = append(names, s.Networks.Content[i].Value)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-func load(t *testing.T, path string) file {
-	t.Helper()
-	var f file
-	if err := yaml.Unmarshal([]byte(read(t, path)), &f); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	return f
 }
 
 func read(t *testing.T, path string) string {
@@ -85,68 +48,12 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-const base = "docker-compose.yml"
-
-// files returns the compose file and its overlays.
-func files(t *testing.T) map[string]file {
+func load(t *testing.T, path string) (f file) {
 	t.Helper()
-	all := map[string]file{base: load(t, base)}
-	paths, err := filepath.Glob(filepath.Join(root, "deploy/compose/*.yml"))
-	kit.Must(t, err)
-	for _, path := range paths {
-		path, _ = filepath.Rel(root, path)
-		if strings.Contains(read(t, path), "\nservices:") {
-			all[path] = load(t, path)
-		}
+	if err := yaml.Unmarshal([]byte(read(t, path)), &f); err != nil {
+		t.Fatalf("%s: %v", path, err)
 	}
-	if len(all) < 3 {
-		t.Fatalf("found only %d compose files, not the overlays", len(all))
-	}
-	return all
-}
-
-// Two services that build the same tag side by side fail on current engines with "image
-// already exists", and an old engine cannot show it.
-func TestOneServiceBuildsTheImage(t *testing.T) {
-	var builders []string
-	for path, f := range files(t) {
-		for name, s := range f.Services {
-			if s.Build != nil {
-				builders = append(builders, path+" "+name)
-			}
-		}
-	}
-	if want := []string{base + " bootstrap"}; !slices.Equal(builders, want) {
-		t.Errorf("these services build an image: %q, want %q only", builders, want)
-	}
-
-	f := load(t, base)
-	if s := f.Services["bootstrap"]; s.Image != image || s.PullPolicy != "" {
-		t.Errorf("bootstrap builds image %q with pull_policy %q, want %q without one: docker compose up must build it where it is missing", s.Image, s.PullPolicy, image)
-	}
-	users := 0
-	for name, s := range f.Services {
-		if s.Image != image || name == "bootstrap" {
-			continue
-		}
-		users++
-		if s.PullPolicy != "never" {
-			t.Errorf("%s has pull_policy %q, want never: no registry has the image", name, s.PullPolicy)
-		}
-		if !f.waitsFor(name, "bootstrap") {
-			t.Errorf("%s does not depend on bootstrap, so docker compose run %s does not build the image", name, name)
-		}
-	}
-	if users < 4 {
-		t.Errorf("only %d services use the image: the test no longer sees them", users)
-	}
-	for path, f := range files(t) {
-		for name, s := range f.Services {
-			if path != base && s.Image == image {
-				t.Errorf("%s: %s uses the image: extend a service of %s, so that the rules above hold for it", path, name, base)
-			}
-		}
-	}
+	return f
 }
 
 // waitsFor reports whether a service depends on another, directly or over others.
@@ -159,227 +66,87 @@ func (f file) waitsFor(name, other string) bool {
 	return false
 }
 
-// The ledger asks for no password, so its network is its access control.
-func TestNetworks(t *testing.T) {
-	for path, f := range files(t) {
-		members := map[string][]string{}
+// onNetworks says on which networks a service may be. The ledger asks for no password, so its network is its access control.
+var onNetworks = map[string]string{
+	"archiver": "ledger metrics", "bank-simulator": "kafka metrics", "bootstrap": "kafka ledger", "clearing-engine": "kafka ledger metrics",
+	"console": "kafka", "grafana": "metrics", "kafka-admin": "", "ledger-format": "", "loadtest": "kafka ledger", "producer": "kafka ledger metrics",
+	"prometheus": "metrics", "redpanda": "kafka metrics", "redpanda-1": "kafka metrics", "redpanda-2": "kafka metrics", "room": "kafka ledger",
+	"statsd-exporter": "statsd metrics", "tigerbeetle": "ledger statsd", "tigerbeetle-1": "ledger", "tigerbeetle-2": "ledger",
+}
+
+func (s service) networks() (names []string) {
+	switch all := s.Networks.(type) {
+	case []any:
+		for _, name := range all {
+			names = append(names, name.(string))
+		}
+	case map[string]any:
+		for name := range all {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// What would harm somebody in the compose file or an overlay.
+func TestServices(t *testing.T) {
+	whole := load(t, base)
+	for _, path := range []string{base, "deploy/compose/cluster.yml", "deploy/compose/console.yml"} {
+		f, text := load(t, path), read(t, path)
 		for name, s := range f.Services {
-			if s.Extends.Service != "" && s.Networks.Kind == 0 {
-				t.Errorf("%s: %s extends %s and names no networks: it would have the same address", path, name, s.Extends.Service)
-			}
+			may, known := onNetworks[name]
 			for _, network := range s.networks() {
-				members[network] = append(members[network], name)
-			}
-		}
-		allowed := map[string][]string{
-			"ledger": {"archiver", "bootstrap", "clearing-engine", "loadtest", "producer", "room", "tigerbeetle", "tigerbeetle-1", "tigerbeetle-2"},
-			"statsd": {"statsd-exporter", "tigerbeetle", "tigerbeetle-1", "tigerbeetle-2"},
-			"kafka": {"bank-simulator", "bootstrap", "clearing-engine", "console", "loadtest", "producer",
-				"redpanda", "redpanda-1", "redpanda-2", "room"},
-			"metrics": {"archiver", "bank-simulator", "clearing-engine", "grafana", "producer", "prometheus",
-				"redpanda", "redpanda-1", "redpanda-2", "statsd-exporter"},
-		}
-		for network, names := range members {
-			for _, name := range names {
-				if !slices.Contains(allowed[network], name) {
+				if !slices.Contains(strings.Fields(may), network) {
 					t.Errorf("%s: %s is on the network %s and must not be", path, name, network)
 				}
 			}
-			if path != base {
-				continue
+			if path == base && (!known || len(s.networks()) != len(strings.Fields(may))) {
+				t.Errorf("%s: %s is on the networks %v, want %q", path, name, s.networks(), may)
 			}
-			for _, name := range allowed[network] {
-				if _, there := f.Services[name]; there && !slices.Contains(names, name) {
-					t.Errorf("%s: %s is not on the network %s", path, name, network)
-				}
+			// Limits that each host accepts, and no more rights than needed. Overlays add to services of the base.
+			confined := slices.Equal(s.CapDrop, []string{"ALL"}) && (s.ReadOnly || name == "redpanda")
+			if s.Image != "" && (s.CPUQuota == 0 || s.MemLimit == "" || !confined) {
+				t.Errorf("%s: %s needs cpu_quota, mem_limit, cap_drop ALL and read_only", path, name)
 			}
-		}
-		if path == base && len(members) != len(allowed) {
-			t.Errorf("%s has the networks %v, the test knows %v", path, members, allowed)
-		}
-	}
-}
-
-// What Docker or Podman refuses on some hosts must not be in the file: processors that a host does not
-// have (cpus), locked memory that rootless Docker may not raise (ulimits), log drivers that Podman does not know.
-func TestEveryServiceHasLimits(t *testing.T) {
-	for path, f := range files(t) {
-		for name, s := range f.Services {
-			_, locks := s.Ulimits["memlock"]
-			if s.CPUs != nil || s.Deploy.Resources != nil || locks {
-				t.Errorf("%s: %s sets cpus, deploy.resources or memlock: use cpu_quota, mem_limit and memswap_limit, which every host accepts", path, name)
+			// Services that build one tag side by side fail with "image already exists", and no registry has it.
+			if (s.Build != nil) != (path == base && name == "bootstrap") {
+				t.Errorf("%s: %s builds the image: only bootstrap may, and must", path, name)
 			}
-			if s.Image == "" {
-				continue // adds to a service of the base
+			if s.Image == "liquida:local" && name != "bootstrap" && (path != base || s.PullPolicy != "never" || !f.waitsFor(name, "bootstrap")) {
+				t.Errorf("%s: %s must never pull the image, and must wait for bootstrap, which builds it and prepares all", path, name)
 			}
-			if s.Logging.Driver != "json-file" {
-				t.Errorf("%s: %s logs to the driver %q, want json-file, which Podman knows too", path, name, s.Logging.Driver)
+			if strings.Contains(strings.Join(s.Command, " "), "format --") && name != "ledger-format" {
+				t.Errorf("%s: %s formats the ledger, too", path, name)
 			}
-			if s.CPUQuota == 0 || s.MemLimit == "" {
-				t.Errorf("%s: %s has cpu_quota %d and mem_limit %q: it needs both", path, name, s.CPUQuota, s.MemLimit)
-			}
-			if !slices.Equal(s.CapDrop, []string{"ALL"}) {
-				t.Errorf("%s: %s drops the capabilities %q, want ALL", path, name, s.CapDrop)
-			}
-			if !s.ReadOnly && name != "redpanda" {
-				t.Errorf("%s: %s may write to its root file system", path, name)
-			}
-			if s.NetworkIn != "" && s.NetworkIn != "none" {
-				t.Errorf("%s: %s has network_mode %q", path, name, s.NetworkIn)
-			}
-		}
-	}
-}
-
-// Each engine of containers gives other numbers of open files, new ones 1,024. Redpanda counts ten for a partition, and
-// refuses topics for which they do not suffice.
-func TestRedpandaMayOpenItsFiles(t *testing.T) {
-	if files := load(t, base).Services["redpanda"].Ulimits["nofile"]; files.Soft < 10_000 || files.Soft > files.Hard {
-		t.Errorf("redpanda may open %+v files", files)
-	}
-}
-
-// Requests without a password to what needs one are warnings in Redpanda's log, and rpk makes some.
-func TestHealthChecksNeedNoPassword(t *testing.T) {
-	for path, f := range files(t) {
-		for name, s := range f.Services {
-			if check := strings.Join(s.Healthcheck.Test, " "); strings.Contains(check, "rpk ") {
-				t.Errorf("%s: the health check of %s is %q", path, name, check)
-			}
-		}
-	}
-}
-
-// No program reports its usage to its maker: nothing leaves the machine.
-func TestNothingReportsToItsMaker(t *testing.T) {
-	for path, says := range map[string]string{
-		"deploy/compose/redpanda-bootstrap.yaml": "\nenable_metrics_reporter: false\n",
-		"deploy/kustomize/redpanda-values.yaml":  "\n    enable_metrics_reporter: false ",
-		"deploy/compose/console-config.yml":      "\nanalytics: {enabled: false}",
-		base:                                     "GF_ANALYTICS_REPORTING_ENABLED: \"false\"",
-	} {
-		if !strings.Contains(read(t, path), says) {
-			t.Errorf("%s does not say %q", path, strings.TrimSpace(says))
-		}
-	}
-}
-
-// Every client knows all brokers and all replicas of the cluster: the first of each may be the one that is down.
-func TestClientsOfTheClusterKnowAllOfIt(t *testing.T) {
-	cluster := load(t, "deploy/compose/cluster.yml")
-	clients := 0
-	for name, s := range load(t, base).Services {
-		for _, setting := range []string{"KAFKA_BROKERS", "TIGERBEETLE_ADDRESSES"} {
-			if s.Environment[setting] == "" {
-				continue
-			}
-			clients++
-			if got := cluster.Services[name].Environment[setting]; strings.Count(got, ",") != 2 {
-				t.Errorf("%s of %s is %q in the cluster, want three", setting, name, got)
-			}
-		}
-	}
-	if clients < 12 {
-		t.Errorf("found only %d settings of clients", clients)
-	}
-}
-
-func TestPortsAndMounts(t *testing.T) {
-	mounted := map[string][]string{} // by service, in all files together
-	for path, f := range files(t) {
-		for name, s := range f.Services {
 			for _, port := range s.Ports {
-				if !strings.HasPrefix(port, "127.0.0.1:") {
-					t.Errorf("%s: %s publishes %s on more than loopback", path, name, port)
+				// preflight.sh finds ports and mounts with sed.
+				if !strings.HasPrefix(port, "127.0.0.1:") || !strings.Contains(text, `"`+port+`"`) {
+					t.Errorf("%s: %s publishes %s: on loopback only, in double quotes", path, name, port)
 				}
 			}
 			for _, volume := range s.Volumes {
-				at := strings.Split(volume, ":")[1]
-				for _, other := range mounted[name] {
-					if strings.HasPrefix(at, other+"/") || strings.HasPrefix(other, at+"/") {
-						t.Errorf("%s: %s mounts %s over %s: Docker Desktop cannot mount into a mounted folder", path, name, at, other)
-					}
-				}
-				mounted[name] = append(mounted[name], at)
+				source, _, _ := strings.Cut(volume, ":")
+				_, here := f.Volumes[source]
+				_, there := whole.Volumes[source]
 				// SELinux keeps containers from files without the label, which z gives.
-				if strings.HasPrefix(volume, ".") && !strings.HasSuffix(volume, ":ro,z") {
-					t.Errorf("%s: %s mounts %s, want :ro,z at its end", path, name, volume)
+				if mounted := strings.HasPrefix(source, "./"); mounted && !strings.HasSuffix(volume, ":ro,z") || !mounted && !here && !there {
+					t.Errorf("%s: %s mounts %s: a volume must be declared, a file of ours must end with :ro,z", path, name, volume)
+				}
+				// It asks the front door as each bank, and must not hold the central bank's key.
+				if name == "bank-simulator" && source == "client-keys" {
+					t.Errorf("%s: the bank simulator has the central bank's key", path)
 				}
 			}
 		}
 	}
-}
 
-// The simulator asks the front door which accounts are blocked, as each bank. It must not hold the
-// central bank's key, which is in the volume of all keys.
-func TestTheSimulatorHasTheBanksKeysOnly(t *testing.T) {
-	f := load(t, base)
-	simulator, bootstrap := f.Services["bank-simulator"], f.Services["bootstrap"]
-	folder := simulator.Environment["SIMULATOR_API_KEYS_DIR"]
-	if folder == "" || folder != bootstrap.Environment["SIMULATOR_API_KEYS_DIR"] || simulator.Environment["SIMULATOR_API_URL"] != "http://producer:8080" {
-		t.Errorf("keys in %q and %q, front door %q", folder, bootstrap.Environment["SIMULATOR_API_KEYS_DIR"], simulator.Environment["SIMULATOR_API_URL"])
-	}
-	if !slices.Contains(simulator.Volumes, "bank-keys:"+folder+":ro") || !slices.Contains(bootstrap.Volumes, "bank-keys:"+folder) {
-		t.Errorf("%q %q", simulator.Volumes, bootstrap.Volumes)
-	}
-	for _, volume := range simulator.Volumes {
-		if strings.HasPrefix(volume, "client-keys:") {
-			t.Errorf("it mounts %s, where the central bank's key is", volume)
-		}
-	}
-}
-
-// The programs are linked to the glibc of the build image, and run on that of the other.
-func TestBuildAndRuntimeImageAreTheSameDebian(t *testing.T) {
-	codenames := map[string]string{"12": "bookworm", "13": "trixie", "14": "forky"}
-	match := regexp.MustCompile(`FROM golang:\S+-(\w+) AS build[\s\S]*FROM gcr\.io/distroless/base-debian(\d+):`).FindStringSubmatch(read(t, "Dockerfile"))
-	if match == nil {
-		t.Fatal("the Dockerfile does not build on golang and run on distroless")
-	}
-	if match[1] != codenames[match[2]] {
-		t.Errorf("built on Debian %s, run on Debian %s (%s)", match[1], match[2], codenames[match[2]])
-	}
-}
-
-// The overlays load from one version of Compose on, which verify-compose.sh tries.
-func TestOneOldestCompose(t *testing.T) {
-	for path, says := range map[string]string{
-		"deploy/verify-compose.sh": `(?m)^oldest-compose .* v(\S+)$`,
-		"deploy/preflight.sh":      `at_least "\$compose" ([\d.]+);`,
-		base:                       `Docker Compose ([\d.]+) or later`,
-		"deploy/README.md":         `Compose before ([\d.]+),`,
-	} {
-		match := regexp.MustCompile(says).FindStringSubmatch(read(t, path))
-		if match == nil || match[1] != "2.25.0" {
-			t.Errorf("%s names Compose %v, want 2.25.0", path, match)
-		}
-	}
-}
-
-// Each pinned image has a row in deploy/README.md that names what it was held against.
-func TestEveryImageIsInTheReadme(t *testing.T) {
-	images := map[string]bool{}
-	for _, f := range files(t) {
-		for _, s := range f.Services {
-			if s.Image != "" && s.Image != image {
-				images[s.Image] = true
+	// Every client knows all brokers and all replicas of the cluster: the first of each may be the one that is down.
+	cluster := load(t, "deploy/compose/cluster.yml")
+	for name, s := range whole.Services {
+		for _, setting := range []string{"KAFKA_BROKERS", "TIGERBEETLE_ADDRESSES"} {
+			if got := cluster.Services[name].Environment[setting]; s.Environment[setting] != "" && strings.Count(got, ",") != 2 {
+				t.Errorf("%s of %s is %q in the cluster, want three", setting, name, got)
 			}
-		}
-	}
-	for _, match := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(read(t, "Dockerfile"), -1) {
-		images[match[1]] = true
-	}
-	if len(images) < 8 {
-		t.Errorf("found only the images %v", images)
-	}
-	readme := read(t, "deploy/README.md")
-	for name := range images {
-		short := name
-		for _, registry := range []string{"docker.redpanda.com/", "ghcr.io/", "gcr.io/"} {
-			short = strings.TrimPrefix(short, registry)
-		}
-		if !strings.Contains(readme, "| `"+short+"`") {
-			t.Errorf("deploy/README.md has no row for `%s`", short)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (r *Room) Run(ctx context.Context) error {
 	reading.Go(func() { stream.FollowAdded(ctx, r.kafka, r.flows.reads) })
 	defer reading.Wait()
 	defer r.acting.Wait()
-	defer r.sender.stop()
+	defer func() { _ = r.sender.set(0) }() // nobody waits for the last outcomes
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {

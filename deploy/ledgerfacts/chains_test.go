@@ -15,11 +15,6 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-const (
-	silent = "AB03"
-	closed = "AC07"
-)
-
 // The real status stands at the failing leg, wherever that is. The legs before and after it say
 // linked_event_failed.
 func TestOneLegFailsAndTheOthersAreLinked(t *testing.T) {
@@ -62,35 +57,6 @@ func expectResults(t *testing.T, request []tb.Transfer, want map[uint32]tb.Creat
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-// Posts and voids that leave user_data at 0 inherit it: any transfer names its payment, and a query by user_data_128
-// finds all of them.
-func TestResolutionsNameTheirPayment(t *testing.T) {
-	for _, post := range []bool{true, false} {
-		p := newPayment(t)
-		end, wantReason := p.post(), pix.ReasonNone
-		if !post {
-			end, wantReason = p.void(pix.MustReason(closed)), pix.MustReason(closed)
-		}
-		expect(t, p.reserve(), "OK")
-		expect(t, end, "OK")
-		found, err := client.QueryTransfers(tb.QueryFilter{UserData128: p.reserve()[0].UserData128, Limit: 100})
-		if err != nil || len(found) != 6 {
-			t.Fatalf("a query finds %d transfers of the payment, want 6 (%v)", len(found), err)
-		}
-		for i, leg := range found[:3] {
-			got := found[3+i]
-			if id, err := ledger.EndToEndIDOf(got); err != nil || id != p.id {
-				t.Errorf("it names %s, want %s (%v)", id, p.id, err)
-			}
-			if got.Code != leg.Code || got.DebitAccountID != leg.DebitAccountID || got.CreditAccountID != leg.CreditAccountID ||
-				got.Amount != leg.Amount || got.PendingID != leg.ID || pix.Reason(got.UserData32) != wantReason ||
-				got.TransferFlags().PostPendingTransfer != post || got.TransferFlags().VoidPendingTransfer == post {
-				t.Errorf("%+v is not the end of %+v", got, leg)
-			}
-		}
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 // fact is something that the server does and our code relies on. sent is told in words, in order: what is sent and the
 // server's answer by TigerBeetle's name for it (`post Exists`; `hold ExceedsCredits@1` if the second leg has it), what
 // changes before the next request (`amount 101`), and what must be true (`money is 100,0`: held, moved) or come true
-// (`left becomes 100`). words_test.go has the words. Each fact has accounts of its own: payer and payee own 1000, and the payment is of 100.
+// (`left becomes 100`). words_test.go has the words. Each fact has accounts of its own: payer and payee own 1000, and
+// the payment is of 100.
 type fact struct{ name, relies, sent string }
 
 // settled is what comes before each return.
@@ -40,6 +41,10 @@ var facts = []fact{
 		"post PendingTransferNotFound; hold OK; post IDAlreadyFailed; void AB03 IDAlreadyFailed;" +
 			"receipt AB03 IDAlreadyFailed"},
 	{"a post of amount 0 posts nothing", "ledger.AppendPost: it names the whole amount", "hold OK; post/nothing OK; money is 0,0"},
+	{"posts inherit what names their payment", "ledger.EndToEndIDOf: in the audit, and for whoever asks by payment",
+		"hold OK; post OK; transfers is 6"},
+	{"voids inherit what names their payment", "ledger.EndToEndIDOf: in the audit, and for whoever asks by payment",
+		"hold OK; void AC07 OK; transfers is 6"},
 	{"a chain is closed in its request", "ledger.Writer: it never cuts a chain", "hold/open LinkedEventChainOpen@1"},
 
 	{"a payer is short, and stays so", "engine: the id is burnt, and the receipt has another",

@@ -26,18 +26,18 @@ func race(t *testing.T, chains ...[]tb.Transfer) []ledger.Result {
 // Post, void and receipt race for the one verdict: exactly one is written, the others learn that it
 // exists, and all the money follows it.
 func TestOneVerdictWhoeverRaces(t *testing.T) {
-	first := newScene(t)
+	first, closed, silent := newScene(t), pix.ReasonPayeeClosed, pix.ReasonPayeePSPSilent
 	settled := int64(0)
 	for range 40 {
 		p := newPaymentBetween(t, first.content.Payer, first.content.Payee)
 		p.content.AmountCentavos, p.timeout = 1, 2 // if a receipt wins, the timeout ends the hold
 		expect(t, p.reserve(), "OK")
-		answers := race(t, p.post(), p.void(pix.MustReason(closed)), p.receipt(pix.MustReason(silent)))
+		answers := race(t, p.post(), p.void(closed), p.receipt(silent))
 		verdict, found := shared.trace(t, p.id).Verdict()
 		if !found {
 			t.Fatalf("no verdict after %v", answers)
 		}
-		for i, want := range []ledger.Verdict{{Settled: true}, {Reason: pix.MustReason(closed)}, {Reason: pix.MustReason(silent)}} {
+		for i, want := range []ledger.Verdict{{Settled: true}, {Reason: closed}, {Reason: silent}} {
 			want.Time = verdict.Time
 			if won := answers[i].OK(); won != (verdict == want) || !won && answers[i].Status != tb.TransferExistsWithDifferentFlags {
 				t.Errorf("verdict %+v, and to %+v the ledger answered %s", verdict, want, answers[i].Status)

@@ -237,6 +237,15 @@ func (s *scene) read(what string) string {
 		return fmt.Sprint(balancesOf(s.t, ledger.CustomerAccount(s.content.Payee))[0].pending)
 	case "content":
 		return map[bool]string{true: "same", false: "other"}[shared.trace(s.t, s.id).SameContent(s.id, s.content)]
+	case "transfers": // that a query finds, and that name the payment
+		found, err := client.QueryTransfers(tb.QueryFilter{UserData128: s.reserve()[0].UserData128, Limit: 100})
+		kit.Must(s.t, err)
+		for _, transfer := range found {
+			if id, err := ledger.EndToEndIDOf(transfer); err != nil || id != s.id {
+				return fmt.Sprintf("%+v, which names %s, %v", transfer, id, err)
+			}
+		}
+		return fmt.Sprint(len(found))
 	case "leg-4":
 		return map[bool]string{true: "yes", false: "no"}[shared.trace(s.t, s.id).Capped()]
 	case "verdict":

@@ -34,7 +34,7 @@ func isSent(t *tb.Transfer) bool {
 			t.PendingID != zero && t.PendingID != t.ID
 	}
 	return t.DebitAccountID != zero && t.CreditAccountID != zero && t.DebitAccountID != t.CreditAccountID &&
-		t.PendingID == zero && t.Ledger != 0 && t.Code != 0 && !(flags.Pending && flags.BalancingDebit)
+		t.PendingID == zero && t.Ledger != 0 && t.Code != 0 && (!flags.Pending || !flags.BalancingDebit)
 }
 
 // createTransfer checks in the server's order: the first check that fails is the result.

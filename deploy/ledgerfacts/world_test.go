@@ -6,6 +6,7 @@ package ledgerfacts
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,10 +43,13 @@ func TestMain(m *testing.M) {
 			return fail(err)
 		}
 		defer client.Close()
-		if err := createAccounts(ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)); err != nil {
+		if err := createAccounts(
+			ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount),
+			ledger.NewAccount(ledger.AllowanceSourceAccount), ledger.NewAccount(ledger.RegisterAccount),
+		); err != nil {
 			return fail(err)
 		}
-		shared = open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1})
+		shared = open(largest)
 		defer shared.close()
 		return m.Run()
 	}())
@@ -55,6 +59,9 @@ func fail(err error) int {
 	fmt.Fprintln(os.Stderr, "ledgerfacts:", err)
 	return 1
 }
+
+// largest are the largest requests that the server takes, one at a time.
+var largest = ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1}
 
 // engine talks to the ledger as an engine does, but makes one request at a time.
 type engine struct {
@@ -82,12 +89,22 @@ func (b *engine) write(t testing.TB, chain []tb.Transfer) ledger.Result {
 	return receive(t, b, reply)
 }
 
+func (b *engine) lookup(t testing.TB, ids []tb.Uint128) []tb.Transfer {
+	t.Helper()
+	reply := make(chan []tb.Transfer, 1)
+	b.reader.Read(reply, ids)
+	return receive(t, b, reply)
+}
+
 // trace looks up all that the ledger holds about a payment.
 func (b *engine) trace(t testing.TB, id pix.EndToEndID) ledger.Trace {
 	t.Helper()
-	reply := make(chan []tb.Transfer, 1)
-	b.reader.Read(reply, ledger.AppendTraceIDs(nil, id))
-	return ledger.TraceOf(id, receive(t, b, reply))
+	return ledger.TraceOf(id, b.lookup(t, ledger.AppendTraceIDs(nil, id)))
+}
+
+func (b *engine) returnTrace(t testing.TB, g *repayment) ledger.ReturnTrace {
+	t.Helper()
+	return ledger.ReturnTraceOf(g.id, g.content, b.lookup(t, ledger.AppendReturnTraceIDs(nil, g.id, g.content.Original)))
 }
 
 func receive[T any](t testing.TB, b *engine, reply chan T) (answer T) {
@@ -110,14 +127,6 @@ func createAccounts(accounts ...tb.Account) error {
 	return err
 }
 
-func createTransfers(transfers ...tb.Transfer) error {
-	results, err := client.CreateTransfers(transfers)
-	if err == nil && len(results) > 0 {
-		err = fmt.Errorf("creating transfers: %v", results)
-	}
-	return err
-}
-
 var serial atomic.Int64
 
 // newPSP creates a PSP with a reserve.
@@ -133,7 +142,8 @@ func newPSP(t testing.TB, reserve uint64) pix.ISPB {
 func newCustomer(t testing.TB, psp pix.ISPB, deposit uint64) pix.Account {
 	t.Helper()
 	account := noCustomer(psp)
-	openAccount(t, account, deposit)
+	kit.Must(t, createAccounts(ledger.NewAccount(ledger.CustomerAccount(account))))
+	kit.Must(t, fund(ledger.TransitAccount(psp), ledger.CustomerAccount(account), deposit))
 	return account
 }
 
@@ -141,17 +151,15 @@ func noCustomer(psp pix.ISPB) pix.Account {
 	return pix.Account{ISPB: psp, Branch: "0001", Number: fmt.Sprint(serial.Add(1))}
 }
 
-func openAccount(t testing.TB, account pix.Account, deposit uint64) {
-	t.Helper()
-	kit.Must(t, createAccounts(ledger.NewAccount(ledger.CustomerAccount(account))))
-	kit.Must(t, fund(ledger.TransitAccount(account.ISPB), ledger.CustomerAccount(account), deposit))
-}
-
 func fund(debit, credit ledger.AccountID, amount uint64) error {
-	return createTransfers(tb.Transfer{
+	results, err := client.CreateTransfers([]tb.Transfer{{
 		ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(amount),
 		Ledger: ledger.Ledger, Code: ledger.CodeFunding,
-	})
+	}})
+	if err == nil && len(results) > 0 {
+		err = fmt.Errorf("funding: %v", results)
+	}
+	return err
 }
 
 // payment is one payment with all that a test needs to know about it.
@@ -217,33 +225,43 @@ func balancesOf(t testing.TB, ids ...ledger.AccountID) []balance {
 	return balances
 }
 
-// checkMoney checks how much of the payment is held and how much has moved, on every account that it
-// touches. No other payment may touch these accounts.
-func (p *payment) checkMoney(t testing.TB, held, moved int64) {
+// money returns how much of the payment is held and how much has moved, as every account that it touches says. No
+// other payment may touch these accounts. A payee inside the payer's bank owned nothing.
+func (p *payment) money(t testing.TB) string {
 	t.Helper()
 	payer, payee := p.content.Payer, p.content.Payee
-	got := balancesOf(t,
-		ledger.CustomerAccount(payer), ledger.TransitAccount(payer.ISPB), ledger.ReserveAccount(payer.ISPB),
-		ledger.ReserveAccount(payee.ISPB), ledger.TransitAccount(payee.ISPB), ledger.CustomerAccount(payee))
+	got := balancesOf(t, ledger.CustomerAccount(payer), ledger.CustomerAccount(payee), ledger.TransitAccount(payer.ISPB),
+		ledger.ReserveAccount(payer.ISPB), ledger.TransitAccount(payee.ISPB), ledger.ReserveAccount(payee.ISPB))
+	held, moved := -got[0].pending, deposit-got[0].posted
 	want := []balance{
-		{deposit - moved, -held}, {-deposit + moved, held}, {reserve - moved, -held},
-		{reserve + moved, held}, {-deposit - moved, -held}, {deposit + moved, held},
+		{deposit - moved, -held}, {deposit + moved, held}, {moved - deposit, held}, {reserve - moved, -held},
+		{-deposit - moved, -held}, {reserve + moved, held},
 	}
-	for i, name := range []string{"payer", "payer's transit", "payer's reserve", "payee's reserve", "payee's transit", "payee"} {
-		if got[i] != want[i] {
-			t.Errorf("%s: %+v, want %+v", name, got[i], want[i])
-		}
+	if p.content.SameBank() {
+		bank := []balance{{posted: -deposit}, {posted: reserve}}
+		want = append([]balance{want[0], {moved, held}}, append(bank, bank...)...)
 	}
+	if !slices.Equal(got, want) {
+		return fmt.Sprintf("%d,%d of the payer, but of all accounts %+v, want %+v", held, moved, got, want)
+	}
+	return fmt.Sprintf("%d,%d", held, moved)
 }
 
-// waitUntilExpired returns when the server has ended the payment's hold.
-func (p *payment) waitUntilExpired(t testing.TB) {
+// repayment is a return with all that a test needs to know about it.
+type repayment struct {
+	id      pix.ReturnID
+	content pix.ReturnContent
+	of      *payment
+}
+
+func (p *payment) giveBack(t testing.TB, centavos uint64) *repayment {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if got := balancesOf(t, ledger.CustomerAccount(p.content.Payer))[0]; got.pending == 0 {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the payer still has %d pending, 20 s after a timeout of %d s", got.pending, p.timeout)
-		}
-	}
+	id, err := pix.ParseReturnID("D" + newID(t, p.content.Payee.ISPB).String()[1:])
+	kit.Must(t, err)
+	return &repayment{id, pix.ReturnContent{Original: p.id, AmountCentavos: centavos, Reason: pix.ReturnReasons[0]}, p}
+}
+
+func (g *repayment) reserve(slot int) []tb.Transfer {
+	chain := ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.of.content, g.of.timeout)
+	return ledger.AppendReturnedMark(chain, g.content.Original)
 }

@@ -60,41 +60,6 @@ func TestAClientThatIsCutOff(t *testing.T) {
 	})
 }
 
-// TestHoldsExpireInVirtualTime shows that a hold of a minute costs no time, and gives its money
-// back.
-func TestHoldsExpireInVirtualTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := New().Connect(nil)
-		one, two := tb.ToUint128(1), tb.ToUint128(2)
-		if failed, err := client.CreateAccounts([]tb.Account{{ID: one, Ledger: 1, Code: 1}, {ID: two, Ledger: 1, Code: 1}}); err != nil || len(failed) > 0 {
-			t.Fatal(failed, err)
-		}
-		hold := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Amount: tb.ToUint128(5), Timeout: 60, Ledger: 1, Code: 1, Flags: tb.TransferFlags{Pending: true}.ToUint16()}
-		if failed, err := client.CreateTransfers([]tb.Transfer{hold}); err != nil || len(failed) > 0 {
-			t.Fatal(failed, err)
-		}
-		held := func() tb.Uint128 {
-			accounts, err := client.LookupAccounts([]tb.Uint128{one})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return accounts[0].DebitsPending
-		}
-		time.Sleep(59 * time.Second)
-		if held() != tb.ToUint128(5) {
-			t.Error("the hold ended early")
-		}
-		time.Sleep(2 * time.Second)
-		if held() != (tb.Uint128{}) {
-			t.Error("the hold did not end")
-		}
-		post := tb.Transfer{ID: two, PendingID: one, Amount: numberMax.uint128(), Flags: tb.TransferFlags{PostPendingTransfer: true}.ToUint16()}
-		if failed, err := client.CreateTransfers([]tb.Transfer{post}); err != nil || len(failed) != 1 || failed[0].Result != tb.TransferPendingTransferExpired {
-			t.Error(failed, err)
-		}
-	})
-}
-
 // A request that waits is not forgotten when the network is cut once more.
 func TestHealEndsEveryCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -125,13 +90,33 @@ func TestARequestHasItsLimit(t *testing.T) {
 }
 
 func TestWhatIsNotModelledPanics(t *testing.T) {
-	client := New().Connect(nil)
-	defer func() {
-		if recover() == nil {
-			t.Error("change events: it was answered")
-		}
-	}()
-	_, _ = client.GetChangeEvents(tb.ChangeEventsFilter{})
+	one, two := tb.ToUint128(1), tb.ToUint128(2)
+	transfer := func(change func(*tb.Transfer)) func(*Client) {
+		t := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Ledger: 1, Code: 1}
+		change(&t)
+		return func(c *Client) { _, _ = c.CreateTransfers([]tb.Transfer{t}) }
+	}
+	for name, ask := range map[string]func(*Client){
+		"change events":          func(c *Client) { _, _ = c.GetChangeEvents(tb.ChangeEventsFilter{}) },
+		"an account without id":  func(c *Client) { _, _ = c.CreateAccounts([]tb.Account{{Ledger: 1, Code: 1}}) },
+		"a filter by user data":  func(c *Client) { _, _ = c.GetAccountTransfers(tb.AccountFilter{UserData64: 1}) },
+		"a transfer to itself":   transfer(func(t *tb.Transfer) { t.CreditAccountID = one }),
+		"a chain that is open":   transfer(func(t *tb.Transfer) { t.Flags = tb.TransferFlags{Linked: true}.ToUint16() }),
+		"a closing transfer":     transfer(func(t *tb.Transfer) { t.Flags = tb.TransferFlags{ClosingDebit: true}.ToUint16() }),
+		"another ledger number":  transfer(func(t *tb.Transfer) { t.Ledger = 2 }),
+		"a time without imports": transfer(func(t *tb.Transfer) { t.Timestamp = 1 }),
+	} {
+		func() {
+			client := New().Connect(nil)
+			_, _ = client.CreateAccounts([]tb.Account{{ID: one, Ledger: 1, Code: 1}, {ID: two, Ledger: 1, Code: 1}})
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: it was answered", name)
+				}
+			}()
+			ask(client)
+		}()
+	}
 }
 
 // TestNoServiceImportsTheModel looks at everything that the programs are built from.
@@ -147,47 +132,38 @@ func TestNoServiceImportsTheModel(t *testing.T) {
 	}
 }
 
-// TestACloneGoesOnAlone shows that ledger and clone answer alike, have one state, and then change
-// alone: by a transfer, by a burnt id, by an expiry.
+// TestACloneGoesOnAlone shows that ledger and clone have one state, and then change alone: by a transfer, a burnt id,
+// and an expiry.
 func TestACloneGoesOnAlone(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	clock := func() time.Time { return now }
-	l := New()
-	one, two := tb.ToUint128(1), tb.ToUint128(2)
-	create := func(l *Ledger, transfer tb.Transfer) {
-		if _, err := l.ConnectAt(clock).CreateTransfers([]tb.Transfer{transfer}); err != nil {
-			t.Fatal(err)
-		}
+	var now time.Time
+	l, one, two := New(), tb.ToUint128(1), tb.ToUint128(2)
+	create := func(l *Ledger, t tb.Transfer, flags tb.TransferFlags) {
+		t.Flags = flags.ToUint16()
+		_, _ = l.ConnectAt(func() time.Time { return now }).CreateTransfers([]tb.Transfer{t})
 	}
-	if failed, err := l.ConnectAt(clock).CreateAccounts([]tb.Account{{ID: one, Ledger: 1, Code: 1}, {ID: two, Ledger: 1, Code: 1}}); err != nil || len(failed) > 0 {
-		t.Fatal(failed, err)
-	}
-	hold := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Amount: tb.ToUint128(5), Timeout: 60, Ledger: 1, Code: 1, Flags: tb.TransferFlags{Pending: true}.ToUint16()}
-	create(l, hold)
+	_, _ = l.Connect(nil).CreateAccounts([]tb.Account{{ID: one, Ledger: 1, Code: 1}, {ID: two, Ledger: 1, Code: 1}})
+	now = time.Now()
+	hold := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Amount: tb.ToUint128(5), Timeout: 60, Ledger: 1, Code: 1}
+	create(l, hold, tb.TransferFlags{Pending: true})
+	states := map[string]bool{}
 	for name, change := range map[string]func(*Ledger){
 		"a transfer": func(l *Ledger) {
-			create(l, tb.Transfer{ID: two, PendingID: one, Flags: tb.TransferFlags{VoidPendingTransfer: true}.ToUint16()})
+			create(l, tb.Transfer{ID: two, PendingID: one}, tb.TransferFlags{VoidPendingTransfer: true})
 		},
 		"a burnt id": func(l *Ledger) {
-			create(l, tb.Transfer{ID: two, DebitAccountID: one, CreditAccountID: tb.ToUint128(3), Ledger: 1, Code: 1})
+			create(l, tb.Transfer{ID: two, DebitAccountID: one, CreditAccountID: tb.ToUint128(3), Ledger: 1, Code: 1}, tb.TransferFlags{})
 		},
-		"an expiry": func(l *Ledger) {
-			now = now.Add(time.Hour)
-			_, _ = l.ConnectAt(clock).LookupTransfers([]tb.Uint128{one})
-			now = now.Add(-time.Hour)
-		},
+		"an expiry": func(l *Ledger) { l.request(uint64(now.Add(time.Hour).UnixNano()), 0, func(uint64) any { return nil }) },
+		"nothing":   func(*Ledger) {},
 	} {
-		before := string(l.AppendState(nil))
-		clone := l.Clone()
-		if string(clone.AppendState(nil)) != before {
-			t.Errorf("%s: the clone has another state", name)
-		}
+		before, clone := string(l.AppendState(nil)), l.Clone()
 		change(clone)
-		if string(clone.AppendState(nil)) == before {
-			t.Errorf("%s: the clone did not change", name)
-		}
 		if string(l.AppendState(nil)) != before {
 			t.Errorf("%s: the ledger changed with its clone", name)
 		}
+		states[string(clone.AppendState(nil))] = true
+	}
+	if len(states) != 4 || !states[string(l.AppendState(nil))] {
+		t.Errorf("three changes and none make %d states", len(states))
 	}
 }

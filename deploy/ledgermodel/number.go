@@ -24,17 +24,8 @@ func (n number) uint128() tb.Uint128 {
 	return tb.BytesToUint128(raw)
 }
 
-func (n number) zero() bool { return n == number{} }
-
 func (n number) less(other number) bool {
 	return n.high < other.high || n.high == other.high && n.low < other.low
-}
-
-func (n number) atMost(other number) number {
-	if other.less(n) {
-		return other
-	}
-	return n
 }
 
 // plus returns the sum, and whether it exceeds 128 bits.

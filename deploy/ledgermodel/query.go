@@ -1,8 +1,6 @@
 package ledgermodel
 
 import (
-	"math"
-
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
@@ -26,24 +24,17 @@ func (l *Ledger) lookUpTransfers(ids []tb.Uint128) []tb.Transfer {
 	return found
 }
 
-// span is the time of a query. An invalid one finds nothing.
-func span(timestampMin, timestampMax uint64, limit uint32) (from, to uint64, valid bool) {
-	if timestampMax == 0 {
-		timestampMax = math.MaxInt64
-	}
-	return timestampMin, timestampMax, limit != 0 && timestampMin <= timestampMax && timestampMax <= math.MaxInt64
-}
+// within reports whether a time is of a query.
+func within(from, to, at uint64) bool { return from <= at && (at <= to || to == 0) }
 
 func (l *Ledger) accountTransfers(filter tb.AccountFilter) []tb.Transfer {
-	from, to, valid := span(filter.TimestampMin, filter.TimestampMax, filter.Limit)
 	flags := filter.AccountFilterFlags()
-	if !valid || filter.AccountID == (tb.Uint128{}) || filter.AccountID == numberMax.uint128() || !flags.Debits && !flags.Credits || filter.Flags >= 1<<3 {
-		return []tb.Transfer{}
+	if filter.UserData128 != (tb.Uint128{}) || filter.UserData64 != 0 || filter.UserData32 != 0 || !flags.Debits && !flags.Credits {
+		neverSent("such a filter", filter)
 	}
 	return l.collect(l.byAccount[filter.AccountID], flags.Reversed, filter.Limit, func(t *tb.Transfer) bool {
-		return from <= t.Timestamp && t.Timestamp <= to &&
-			(flags.Debits && t.DebitAccountID == filter.AccountID || flags.Credits && t.CreditAccountID == filter.AccountID) &&
-			asked(filter.UserData128, t.UserData128) && asked(filter.UserData64, t.UserData64) && asked(filter.UserData32, t.UserData32) && asked(filter.Code, t.Code)
+		return within(filter.TimestampMin, filter.TimestampMax, t.Timestamp) && asked(filter.Code, t.Code) &&
+			(flags.Debits && t.DebitAccountID == filter.AccountID || flags.Credits && t.CreditAccountID == filter.AccountID)
 	})
 }
 
@@ -66,10 +57,6 @@ func (l *Ledger) accountBalances(filter tb.AccountFilter) []tb.AccountBalance {
 }
 
 func (l *Ledger) queryTransfers(filter tb.QueryFilter) []tb.Transfer {
-	from, to, valid := span(filter.TimestampMin, filter.TimestampMax, filter.Limit)
-	if !valid || filter.Flags >= 1<<1 {
-		return []tb.Transfer{}
-	}
 	var places []int
 	switch {
 	case filter.UserData128 != tb.Uint128{}:
@@ -77,14 +64,22 @@ func (l *Ledger) queryTransfers(filter tb.QueryFilter) []tb.Transfer {
 	case filter.Code != 0:
 		places = l.byCode[filter.Code]
 	default:
-		for place := l.transfersFrom(from); place < len(l.transfers); place++ {
+		for place := l.transfersFrom(filter.TimestampMin); place < len(l.transfers); place++ {
 			places = append(places, place)
 		}
 	}
 	return l.collect(places, filter.QueryFilterFlags().Reversed, filter.Limit, func(t *tb.Transfer) bool {
-		return from <= t.Timestamp && t.Timestamp <= to && asked(filter.UserData128, t.UserData128) && asked(filter.UserData64, t.UserData64) &&
-			asked(filter.UserData32, t.UserData32) && asked(filter.Ledger, t.Ledger) && asked(filter.Code, t.Code)
+		return fits(&filter, t.Timestamp, t.UserData128, t.UserData64, t.Ledger, t.Code)
 	})
+}
+
+// fits reports whether a query wants what has these fields.
+func fits(filter *tb.QueryFilter, at uint64, data128 tb.Uint128, data64 uint64, number uint32, code uint16) bool {
+	if filter.UserData32 != 0 {
+		neverSent("such a filter", *filter)
+	}
+	return within(filter.TimestampMin, filter.TimestampMax, at) && asked(filter.UserData128, data128) &&
+		asked(filter.UserData64, data64) && asked(filter.Ledger, number) && asked(filter.Code, code)
 }
 
 // collect returns the transfers at places, in the order of time or reversed, that a query wants.
@@ -106,10 +101,6 @@ func (l *Ledger) collect(places []int, reversed bool, limit uint32, wanted func(
 
 func (l *Ledger) queryAccounts(filter tb.QueryFilter) []tb.Account {
 	found := []tb.Account{}
-	from, to, valid := span(filter.TimestampMin, filter.TimestampMax, filter.Limit)
-	if !valid || filter.Flags >= 1<<1 {
-		return found
-	}
 	for i := range l.created {
 		if len(found) == int(min(filter.Limit, EventsMax)) {
 			break
@@ -117,8 +108,7 @@ func (l *Ledger) queryAccounts(filter tb.QueryFilter) []tb.Account {
 		if filter.QueryFilterFlags().Reversed {
 			i = len(l.created) - 1 - i
 		}
-		if a := l.created[i]; from <= a.Timestamp && a.Timestamp <= to && asked(filter.UserData128, a.UserData128) && asked(filter.UserData64, a.UserData64) &&
-			asked(filter.UserData32, a.UserData32) && asked(filter.Ledger, a.Ledger) && asked(filter.Code, a.Code) {
+		if a := l.created[i]; fits(&filter, a.Timestamp, a.UserData128, a.UserData64, a.Ledger, a.Code) {
 			found = append(found, *a)
 		}
 	}

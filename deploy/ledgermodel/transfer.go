@@ -1,70 +1,56 @@
 package ledgermodel
 
 import (
-	"math"
+	"cmp"
+	"slices"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// closed is the flag of an account that a closing transfer has closed.
-var closed = tb.AccountFlags{Closed: true}.ToUint16()
-
-// burns says whether a transfer that failed so may never be tried again under its id.
+// burns reports whether a transfer that failed so may never be tried again under its id.
 func burns(result tb.CreateTransferResult) bool {
-	switch result {
-	case tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound, tb.TransferPendingTransferNotFound,
-		tb.TransferExceedsCredits, tb.TransferExceedsDebits, tb.TransferDebitAccountAlreadyClosed, tb.TransferCreditAccountAlreadyClosed:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]tb.CreateTransferResult{
+		tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound, tb.TransferPendingTransferNotFound, tb.TransferExceedsCredits,
+	}, result)
 }
 
 func expiresAt(t *tb.Transfer) uint64 {
 	return t.Timestamp + uint64(t.Timeout)*uint64(time.Second)
 }
 
+var knownTransferFlags = tb.TransferFlags{
+	Linked: true, Pending: true, PostPendingTransfer: true, VoidPendingTransfer: true, BalancingDebit: true, Imported: true,
+}.ToUint16()
+
+// isSent reports whether our programs send a transfer of this form.
+func isSent(t *tb.Transfer) bool {
+	zero, flags := tb.Uint128{}, t.TransferFlags()
+	switch ends := flags.PostPendingTransfer || flags.VoidPendingTransfer; {
+	case t.Flags&^knownTransferFlags != 0, t.ID == zero, t.Timeout != 0 && (!flags.Pending || flags.Imported):
+		return false
+	case ends:
+		return flags.PostPendingTransfer != flags.VoidPendingTransfer && !flags.Pending && !flags.BalancingDebit &&
+			t.PendingID != zero && t.PendingID != t.ID
+	}
+	return t.DebitAccountID != zero && t.CreditAccountID != zero && t.DebitAccountID != t.CreditAccountID &&
+		t.PendingID == zero && t.Ledger != 0 && t.Code != 0 && (!flags.Pending || !flags.BalancingDebit)
+}
+
 // createTransfer checks in the server's order: the first check that fails is the result.
 func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTransferResult {
-	flags := t.TransferFlags()
-	zero, most := tb.Uint128{}, numberMax.uint128()
-	switch {
-	case t.Flags >= 1<<9:
-		return tb.TransferReservedFlag
-	case t.ID == zero:
-		return tb.TransferIDMustNotBeZero
-	case t.ID == most:
-		return tb.TransferIDMustNotBeIntMax
+	if !isSent(t) {
+		neverSent("such a transfer", *t)
 	}
 	if place, exists := l.places[t.ID]; exists {
 		return l.existing(t, &l.transfers[place].Transfer)
 	}
+	flags := t.TransferFlags()
 	switch {
 	case l.burnt[t.ID]:
 		return tb.TransferIDAlreadyFailed
 	case flags.PostPendingTransfer || flags.VoidPendingTransfer:
 		return l.endPending(timestamp, t, flags)
-	case t.DebitAccountID == zero:
-		return tb.TransferDebitAccountIDMustNotBeZero
-	case t.DebitAccountID == most:
-		return tb.TransferDebitAccountIDMustNotBeIntMax
-	case t.CreditAccountID == zero:
-		return tb.TransferCreditAccountIDMustNotBeZero
-	case t.CreditAccountID == most:
-		return tb.TransferCreditAccountIDMustNotBeIntMax
-	case t.CreditAccountID == t.DebitAccountID:
-		return tb.TransferAccountsMustBeDifferent
-	case t.PendingID != zero:
-		return tb.TransferPendingIDMustBeZero
-	case !flags.Pending && t.Timeout != 0:
-		return tb.TransferTimeoutReservedForPendingTransfer
-	case !flags.Pending && (flags.ClosingDebit || flags.ClosingCredit):
-		return tb.TransferClosingTransferMustBePending
-	case t.Ledger == 0:
-		return tb.TransferLedgerMustNotBeZero
-	case t.Code == 0:
-		return tb.TransferCodeMustNotBeZero
 	}
 	debit, credit := l.accounts[t.DebitAccountID], l.accounts[t.CreditAccountID]
 	switch {
@@ -72,45 +58,28 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 		return tb.TransferDebitAccountNotFound
 	case credit == nil:
 		return tb.TransferCreditAccountNotFound
-	case debit.Ledger != credit.Ledger:
-		return tb.TransferAccountsMustHaveTheSameLedger
-	case t.Ledger != debit.Ledger:
-		return tb.TransferTransferMustHaveTheSameLedgerAsAccounts
+	case t.Ledger != debit.Ledger || t.Ledger != credit.Ledger || flags.Imported && timestamp <= max(debit.Timestamp, credit.Timestamp):
+		neverSent("a transfer on another ledger number, or older than its accounts", *t)
 	case flags.Imported && l.regresses(timestamp):
 		return tb.TransferImportedEventTimestampMustNotRegress
-	case flags.Imported && timestamp <= debit.Timestamp:
-		return tb.TransferImportedEventTimestampMustPostdateDebitAccount
-	case flags.Imported && timestamp <= credit.Timestamp:
-		return tb.TransferImportedEventTimestampMustPostdateCreditAccount
-	case flags.Imported && t.Timeout != 0:
-		return tb.TransferImportedEventTimeoutMustBeZero
-	case debit.Flags&closed != 0:
-		return tb.TransferDebitAccountAlreadyClosed
-	case credit.Flags&closed != 0:
-		return tb.TransferCreditAccountAlreadyClosed
 	}
 	amount := numberOf(t.Amount)
-	if flags.BalancingDebit {
-		amount = amount.atMost(room(debit.CreditsPosted, debit.DebitsPosted, debit.DebitsPending))
-	}
-	if flags.BalancingCredit {
-		amount = amount.atMost(room(credit.DebitsPosted, credit.CreditsPosted, credit.CreditsPending))
+	taken, _ := numberOf(debit.DebitsPosted).plus(numberOf(debit.DebitsPending))
+	if has := numberOf(debit.CreditsPosted); flags.BalancingDebit {
+		free := number{}
+		if taken.less(has) {
+			free = has.minus(taken)
+		}
+		if free.less(amount) {
+			amount = free
+		}
 	}
 	if result := exceeds(amount, flags.Pending, debit, credit); result != tb.TransferOK {
 		return result
 	}
-	if timestamp+uint64(t.Timeout)*uint64(time.Second) > math.MaxInt64 {
-		return tb.TransferOverflowsTimeout
-	}
-	debits, _ := numberOf(debit.DebitsPending).plus(numberOf(debit.DebitsPosted))
-	debits, _ = debits.plus(amount)
-	if debit.AccountFlags().DebitsMustNotExceedCredits && numberOf(debit.CreditsPosted).less(debits) {
+	taken, _ = taken.plus(amount)
+	if debit.AccountFlags().DebitsMustNotExceedCredits && numberOf(debit.CreditsPosted).less(taken) {
 		return tb.TransferExceedsCredits
-	}
-	credits, _ := numberOf(credit.CreditsPending).plus(numberOf(credit.CreditsPosted))
-	credits, _ = credits.plus(amount)
-	if credit.AccountFlags().CreditsMustNotExceedDebits && numberOf(credit.DebitsPosted).less(credits) {
-		return tb.TransferExceedsDebits
 	}
 
 	created := *t
@@ -125,23 +94,8 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 		add(&debit.DebitsPosted, amount)
 		add(&credit.CreditsPosted, amount)
 	}
-	if flags.ClosingDebit {
-		debit.Flags |= closed
-	}
-	if flags.ClosingCredit {
-		credit.Flags |= closed
-	}
 	l.remember(place, debit, credit)
 	return tb.TransferOK
-}
-
-// room returns how much of a total two balances leave.
-func room(total, balance, other tb.Uint128) number {
-	taken, _ := numberOf(balance).plus(numberOf(other))
-	if numberOf(total).less(taken) {
-		return number{}
-	}
-	return numberOf(total).minus(taken)
 }
 
 // remember keeps the balances after a transfer, of accounts with history.
@@ -197,47 +151,15 @@ func (l *Ledger) insert(t *tb.Transfer) (place int) {
 	return place
 }
 
-// endPending posts or voids a pending transfer.
+// endPending posts or voids a pending transfer, wholly.
 func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferFlags) tb.CreateTransferResult {
-	zero, most := tb.Uint128{}, numberMax.uint128()
-	switch {
-	case flags.PostPendingTransfer && flags.VoidPendingTransfer, flags.Pending, flags.BalancingDebit, flags.BalancingCredit, flags.ClosingDebit, flags.ClosingCredit:
-		return tb.TransferFlagsAreMutuallyExclusive
-	case t.PendingID == zero:
-		return tb.TransferPendingIDMustNotBeZero
-	case t.PendingID == most:
-		return tb.TransferPendingIDMustNotBeIntMax
-	case t.PendingID == t.ID:
-		return tb.TransferPendingIDMustBeDifferent
-	case t.Timeout != 0:
-		return tb.TransferTimeoutReservedForPendingTransfer
-	}
 	place, exists := l.places[t.PendingID]
 	if !exists {
 		return tb.TransferPendingTransferNotFound
 	}
 	p := l.transfers[place]
-	if !p.TransferFlags().Pending {
-		return tb.TransferPendingTransferNotPending
-	}
-	amount, held := numberOf(t.Amount), numberOf(p.Amount)
-	if flags.VoidPendingTransfer && amount.zero() || flags.PostPendingTransfer && amount == numberMax {
-		amount = held
-	}
-	debit, credit := l.accounts[p.DebitAccountID], l.accounts[p.CreditAccountID]
+	checkOf(t, &p.Transfer)
 	switch {
-	case t.DebitAccountID != zero && t.DebitAccountID != p.DebitAccountID:
-		return tb.TransferPendingTransferHasDifferentDebitAccountID
-	case t.CreditAccountID != zero && t.CreditAccountID != p.CreditAccountID:
-		return tb.TransferPendingTransferHasDifferentCreditAccountID
-	case t.Ledger != 0 && t.Ledger != p.Ledger:
-		return tb.TransferPendingTransferHasDifferentLedger
-	case t.Code != 0 && t.Code != p.Code:
-		return tb.TransferPendingTransferHasDifferentCode
-	case held.less(amount):
-		return tb.TransferExceedsPendingTransferAmount
-	case flags.VoidPendingTransfer && amount.less(held):
-		return tb.TransferPendingTransferHasDifferentAmount
 	case p.status == posted:
 		return tb.TransferPendingTransferAlreadyPosted
 	case p.status == voided:
@@ -246,53 +168,41 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 		return tb.TransferPendingTransferExpired
 	case flags.Imported && l.regresses(timestamp):
 		return tb.TransferImportedEventTimestampMustNotRegress
-	case debit.Flags&closed != 0 && !flags.VoidPendingTransfer:
-		return tb.TransferDebitAccountAlreadyClosed
-	case credit.Flags&closed != 0 && !flags.VoidPendingTransfer:
-		return tb.TransferCreditAccountAlreadyClosed
 	}
 
-	created := tb.Transfer{
-		ID: t.ID, DebitAccountID: p.DebitAccountID, CreditAccountID: p.CreditAccountID, Amount: amount.uint128(), PendingID: t.PendingID,
-		UserData128: orElse(t.UserData128, p.UserData128), UserData64: orElse(t.UserData64, p.UserData64), UserData32: orElse(t.UserData32, p.UserData32),
-		Ledger: p.Ledger, Code: p.Code, Flags: t.Flags, Timestamp: timestamp,
-	}
+	created := p.Transfer
+	created.ID, created.PendingID, created.Flags, created.Timestamp, created.Timeout = t.ID, t.PendingID, t.Flags, timestamp, 0
+	created.UserData128, created.UserData64 = cmp.Or(t.UserData128, p.UserData128), cmp.Or(t.UserData64, p.UserData64)
+	created.UserData32 = cmp.Or(t.UserData32, p.UserData32)
 	made := l.insert(&created)
 	if l.chain != nil {
 		l.chain.ended = append(l.chain.ended, place)
 	}
-	debit, credit = l.change(p.DebitAccountID), l.change(p.CreditAccountID)
-	subtract(&debit.DebitsPending, held)
-	subtract(&credit.CreditsPending, held)
+	debit, credit, amount := l.change(p.DebitAccountID), l.change(p.CreditAccountID), numberOf(p.Amount)
+	subtract(&debit.DebitsPending, amount)
+	subtract(&credit.CreditsPending, amount)
+	l.transfers[place].status = voided
 	if flags.PostPendingTransfer {
 		l.transfers[place].status = posted
 		add(&debit.DebitsPosted, amount)
 		add(&credit.CreditsPosted, amount)
-	} else {
-		l.transfers[place].status = voided
-		reopen(&p.Transfer, debit, credit)
 	}
 	l.remember(made, debit, credit)
 	return tb.TransferOK
 }
 
-// reopen takes back that a pending transfer closed its accounts.
-func reopen(p *tb.Transfer, debit, credit *tb.Account) {
-	if p.TransferFlags().ClosingDebit {
-		debit.Flags &^= closed
+// checkOf ends the process unless a post or void is of its hold, and of all of it.
+func checkOf(t, p *tb.Transfer) {
+	whole := tb.Uint128{}
+	if t.TransferFlags().PostPendingTransfer {
+		whole = numberMax.uint128()
 	}
-	if p.TransferFlags().ClosingCredit {
-		credit.Flags &^= closed
+	if !p.TransferFlags().Pending || t.Amount != p.Amount && t.Amount != whole ||
+		cmp.Or(t.DebitAccountID, p.DebitAccountID) != p.DebitAccountID ||
+		cmp.Or(t.CreditAccountID, p.CreditAccountID) != p.CreditAccountID ||
+		cmp.Or(t.Ledger, p.Ledger) != p.Ledger || cmp.Or(t.Code, p.Code) != p.Code {
+		neverSent("a post or void that is not of its hold", *t)
 	}
-}
-
-// orElse returns a value, or another one if it is zero.
-func orElse[T comparable](value, other T) T {
-	var zero T
-	if value != zero {
-		return value
-	}
-	return other
 }
 
 // existing compares a transfer with the one that has its id.
@@ -308,22 +218,17 @@ func (l *Ledger) existing(t, e *tb.Transfer) tb.CreateTransferResult {
 	}
 	same := *t
 	switch flags := t.TransferFlags(); {
-	case flags.BalancingDebit || flags.BalancingCredit:
+	case flags.BalancingDebit:
 		if !numberOf(t.Amount).less(numberOf(e.Amount)) { // it was the most that may move
 			same.Amount = e.Amount
 		}
-	case flags.PostPendingTransfer || flags.VoidPendingTransfer:
-		p := &l.transfers[l.places[t.PendingID]]
-		same.DebitAccountID = orElse(t.DebitAccountID, e.DebitAccountID)
-		same.CreditAccountID = orElse(t.CreditAccountID, e.CreditAccountID)
-		if amount := numberOf(t.Amount); flags.VoidPendingTransfer && amount.zero() || flags.PostPendingTransfer && amount == numberMax {
-			same.Amount = p.Amount
-		}
-		same.UserData128 = orElse(t.UserData128, p.UserData128)
-		same.UserData64 = orElse(t.UserData64, p.UserData64)
-		same.UserData32 = orElse(t.UserData32, p.UserData32)
-		same.Ledger = orElse(t.Ledger, e.Ledger)
-		same.Code = orElse(t.Code, e.Code)
+	case flags.PostPendingTransfer || flags.VoidPendingTransfer: // it has all else from its hold
+		p := &l.transfers[l.places[t.PendingID]].Transfer
+		checkOf(t, p)
+		same = *e
+		same.UserData128 = cmp.Or(t.UserData128, p.UserData128)
+		same.UserData64 = cmp.Or(t.UserData64, p.UserData64)
+		same.UserData32 = cmp.Or(t.UserData32, p.UserData32)
 	}
 	switch {
 	case same.DebitAccountID != e.DebitAccountID:
@@ -338,11 +243,10 @@ func (l *Ledger) existing(t, e *tb.Transfer) tb.CreateTransferResult {
 		return tb.TransferExistsWithDifferentUserData64
 	case same.UserData32 != e.UserData32:
 		return tb.TransferExistsWithDifferentUserData32
-	case same.Ledger != e.Ledger:
-		return tb.TransferExistsWithDifferentLedger
 	case same.Code != e.Code:
 		return tb.TransferExistsWithDifferentCode
-	default:
-		return tb.TransferExists
+	case same.Ledger != e.Ledger:
+		neverSent("the id of a transfer on another ledger number", *t)
 	}
+	return tb.TransferExists
 }

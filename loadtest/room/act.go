@@ -42,7 +42,7 @@ func (r refusal) Error() string {
 }
 
 var (
-	errNoStack = errors.New("the room has no stack: start it with --dir or --on compose")
+	errNoStack = errors.New("the room has no stack: start it with --dir")
 	errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
 	errNoLoad  = errors.New("the room may not send: it has no Kafka user that may write orders")
 )
@@ -88,50 +88,20 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 	}
 	if act.Act == actAddEngine {
 		number := r.story.tell(nil, "an engine is added")
-		r.acting.Go(func() { r.addEngine() })
+		r.starting("", "one more engine", r.config.Stack.AddEngine)
 		return number, nil
 	}
-	state := r.machine.state(act.Target)
-	if state == "" || act.Target == stack.Room {
+	p, known := r.machine.find(act.Target)
+	if !known || act.Target == stack.Room {
 		return 0, refusal{"target", act.Target, "a process that the picture shows, not the room itself"}
 	}
-	partitions := r.machine.of(act.Target)
-	began := time.Now()
 	switch act.Act {
-	case actKill:
-		if err := r.config.Stack.Kill(ctx, act.Target); err != nil {
-			return 0, err
-		}
-		r.machine.restartSoon(act.Target)
-		return r.broken(act.Target, began, partitions, act.Target+" killed", "kill -9 "+act.Target), nil
-	case actFreeze:
-		if err := r.config.Stack.Freeze(ctx, act.Target); err != nil {
-			return 0, err
-		}
-		return r.broken(act.Target, began, partitions, act.Target+" frozen", act.Target+" frozen"), nil
-	case actThaw:
-		if err := r.config.Stack.Thaw(ctx, act.Target); err != nil {
-			return 0, err
-		}
-		return r.mended(act.Target, act.Target+" thawed", act.Target+" thawed"), nil
-	case actCut:
-		if err := r.config.Stack.Cut(ctx, act.Target, act.Peer); err != nil {
-			return 0, err
-		}
-		text := fmt.Sprintf("%s cut from the %s", act.Target, act.Peer)
-		return r.broken(act.Target+act.Peer, began, partitions, act.Target+" cut from "+act.Peer, text), nil
-	case actMend:
-		if err := r.config.Stack.Mend(ctx, act.Target, act.Peer); err != nil {
-			return 0, err
-		}
-		text := fmt.Sprintf("%s reaches the %s again", act.Target, act.Peer)
-		return r.mended(act.Target+act.Peer, act.Target+" reaches "+act.Peer, text), nil
 	case actRestart:
-		if state != string(stack.Dead) {
+		if p.State != string(stack.Dead) {
 			return 0, refusal{"target", act.Target, "a dead process"}
 		}
 		r.machine.leaveDead(act.Target) // it starts now, not again later
-		r.acting.Go(func() { r.startAgain(act.Target) })
+		r.startAgain(act.Target)
 		return r.story.tell(nil, "%s starts again", act.Target), nil
 	case actLeaveDead:
 		if !r.machine.leaveDead(act.Target) {
@@ -139,7 +109,35 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		}
 		return r.story.tell(nil, "%s stays dead", act.Target), nil
 	}
-	return 0, fmt.Errorf("the room cannot %s", act.Act)
+	return r.breakOrMend(ctx, act, p)
+}
+
+// breakOrMend does what breaks a process or its link, or mends it.
+func (r *Room) breakOrMend(ctx context.Context, act Act, p process) (int, error) {
+	partitions, began, on, name, peer := r.machine.of(p), time.Now(), r.config.Stack, act.Target, act.Peer
+	var err error
+	var mark, text string
+	switch act.Act {
+	case actKill:
+		err, mark, text = on.Kill(ctx, name), name+" killed", "kill -9 "+name
+	case actFreeze:
+		err, mark, text = on.Freeze(ctx, name), name+" frozen", name+" frozen"
+	case actThaw:
+		err, mark, text = on.Thaw(ctx, name), name+" thawed", name+" thawed"
+	case actCut:
+		err, mark, text = on.Cut(ctx, name, peer), name+" cut from "+peer, name+" cut from the "+peer
+	case actMend:
+		err, mark, text = on.Mend(ctx, name, peer), name+" reaches "+peer, name+" reaches the "+peer+" again"
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case act.Act == actThaw || act.Act == actMend:
+		return r.mended(name+peer, mark, text), nil
+	case act.Act == actKill:
+		r.machine.restartSoon(name)
+	}
+	return r.broken(name+peer, began, partitions, mark, text), nil
 }
 
 // broken tells that something was broken, and watches what comes of it until it is mended.
@@ -158,25 +156,20 @@ func (r *Room) mended(what, mark, text string) int {
 
 // startAgain starts a dead process.
 func (r *Room) startAgain(name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
-	defer cancel()
-	began := time.Now()
-	if err := r.config.Stack.Start(ctx, name); err != nil {
-		r.config.Log("cannot start %s: %v", name, err)
-		r.story.tell(nil, "%s does not start: %v", name, err)
-		return
-	}
-	r.mended(name, name+" is back", fmt.Sprintf("%s is back, ready after %.1f s", name, time.Since(began).Seconds()))
+	r.starting(name, name+" is back", func(ctx context.Context) error { return r.config.Stack.Start(ctx, name) })
 }
 
-func (r *Room) addEngine() {
-	ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
-	defer cancel()
-	began := time.Now()
-	if err := r.config.Stack.AddEngine(ctx); err != nil {
-		r.config.Log("cannot add an engine: %v", err)
-		r.story.tell(nil, "no engine could be added: %v", err)
-		return
-	}
-	r.mended("", "one more engine", fmt.Sprintf("one more engine, ready after %.1f s", time.Since(began).Seconds()))
+// starting starts what is dead, or new, and tells when it is ready. Nobody waits for it.
+func (r *Room) starting(name, done string, start func(context.Context) error) {
+	r.acting.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
+		defer cancel()
+		began := time.Now()
+		if err := start(ctx); err != nil {
+			r.config.Log("not %s: %v", done, err)
+			r.story.tell(nil, "not %s: %v", done, err)
+			return
+		}
+		r.mended(name, done, fmt.Sprintf("%s, ready after %.1f s", done, time.Since(began).Seconds()))
+	})
 }

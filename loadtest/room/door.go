@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/liquida/liquida/loadtest/room/page"
@@ -22,15 +23,12 @@ import (
 func TokenOf(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		made := rand.Text() + "\n"
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return "", fmt.Errorf("ROOM_TOKEN_FILE: %w", err)
+		text = []byte(rand.Text() + "\n")
+		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+			err = os.WriteFile(file, text, 0o600)
 		}
-		if err := os.WriteFile(file, []byte(made), 0o600); err != nil {
-			return "", fmt.Errorf("ROOM_TOKEN_FILE: %w", err)
-		}
-		text = []byte(made)
-	} else if err != nil {
+	}
+	if err != nil {
 		return "", fmt.Errorf("ROOM_TOKEN_FILE: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
@@ -47,22 +45,10 @@ const tokenMin, tokenMax = 22, 200
 // reached, host:port: with another one, somebody else's page speaks.
 func (r *Room) Handler(token string, hosts []string) http.Handler {
 	mux := http.NewServeMux()
-	for file, kind := range map[string]string{
-		"index.html": "text/html; charset=utf-8", "room.css": "text/css; charset=utf-8", "room.js": "text/javascript; charset=utf-8", "favicon.svg": "image/svg+xml",
+	for at, file := range map[string]string{
+		"GET /{$}": "index.html", "GET /room.css": "room.css", "GET /room.js": "room.js", "GET /favicon.svg": "favicon.svg",
 	} {
-		at := "GET /" + file
-		if file == "index.html" {
-			at = "GET /{$}"
-		}
-		mux.HandleFunc(at, func(w http.ResponseWriter, _ *http.Request) {
-			content, err := page.Files.ReadFile(file)
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			w.Header().Set("Content-Type", kind)
-			_, _ = w.Write(content)
-		})
+		mux.HandleFunc(at, func(w http.ResponseWriter, q *http.Request) { http.ServeFileFS(w, q, page.Files, file) })
 	}
 	d := door{token: sha256.Sum256([]byte(token)), hosts: hosts}
 	mux.Handle("GET /api/picture", d.inside(func(w http.ResponseWriter, q *http.Request) {
@@ -137,12 +123,7 @@ func (d door) outside(next http.Handler) http.Handler {
 }
 
 func (d door) named(host string) bool {
-	for _, known := range d.hosts {
-		if strings.EqualFold(host, known) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.hosts, func(known string) bool { return strings.EqualFold(host, known) })
 }
 
 // BodyBytesMax bounds what somebody asks for.

@@ -43,11 +43,8 @@ type passed struct {
 // pairsMax bounds the pairs of one second, because anybody who may write orders chooses banks.
 const pairsMax = 5000
 
-// otherBanks and otherReasons stand for what is beyond the bounds.
-const (
-	otherBanks   = "others"
-	otherReasons = "others"
-)
+// others stand for the banks and reasons that are beyond the bounds.
+const others = "others"
 
 // idMax is the length of an EndToEndId.
 const idMax = 32
@@ -100,7 +97,7 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 	key := pair{report.GetPayer().GetIspb(), report.GetPayee().GetIspb()}
 	flow := f.pairs[key]
 	if flow == nil && len(f.pairs) >= pairsMax {
-		key = pair{otherBanks, otherBanks}
+		key = pair{others, others}
 		flow = f.pairs[key]
 	}
 	if flow == nil {
@@ -122,7 +119,7 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 	}
 	reason := report.ReasonCode
 	if _, known := flow.Rejected[reason]; !known && len(flow.Rejected) >= reasonsMax {
-		reason = otherReasons
+		reason = others
 	}
 	flow.Rejected[reason]++
 }

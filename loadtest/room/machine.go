@@ -14,8 +14,7 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 )
 
-// Processes are those of a clearing house: of a local stack (stack.Attached), or in containers
-// (docker.Attached).
+// Processes are those of a clearing house: stack.Attached.
 type Processes interface {
 	Status(ctx context.Context) ([]stack.Status, error)
 	Kill(ctx context.Context, name string) error
@@ -122,15 +121,10 @@ func (m *machine) lookAtGroup(ctx context.Context) {
 }
 
 // of returns the partitions of an engine; nil for another process, or if they are not known.
-func (m *machine) of(name string) []int32 {
+func (m *machine) of(p process) []int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, p := range m.processes {
-		if p.Name == name {
-			return m.partitions[p.instance]
-		}
-	}
-	return nil
+	return m.partitions[p.instance]
 }
 
 // restartAfter is how long what a button killed stays dead.
@@ -165,16 +159,14 @@ func (m *machine) due(now time.Time) (names []string) {
 	return names
 }
 
-// state returns the state of a process of the last look; "" if there is none.
-func (m *machine) state(name string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range m.processes {
-		if p.Name == name {
-			return p.State
-		}
+// find returns a process of the last look.
+func (m *machine) find(name string) (p process, known bool) {
+	all := m.last()
+	i := slices.IndexFunc(all, func(p process) bool { return p.Name == name })
+	if i < 0 {
+		return p, false
 	}
-	return ""
+	return all[i], true
 }
 
 // shown adds the acts that are possible now.
@@ -204,9 +196,4 @@ func (m *machine) shown(p process, mayAct bool) Process {
 		}
 	}
 	return shown
-}
-
-// cuts reports whether connections can be cut.
-func (m *machine) cuts() bool {
-	return slices.ContainsFunc(m.last(), func(p process) bool { return p.cuttable })
 }

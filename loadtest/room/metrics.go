@@ -3,7 +3,6 @@ package room
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -75,11 +74,6 @@ func (m *metrics) read(ctx context.Context, addresses []string) (now measured) {
 		}
 	}
 	maps.Copy(m.before, read)
-	for address := range m.before { // of services that are gone for good
-		if !slices.Contains(addresses, address) && len(m.before) > 1000 {
-			delete(m.before, address)
-		}
-	}
 	return now
 }
 

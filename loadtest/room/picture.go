@@ -31,7 +31,6 @@ type Picture struct {
 type Bank struct {
 	ISPB      string `json:"ispb"`
 	Behaviour string `json:"behaviour"` // normal, silent, slow, rejecting; empty: not known
-	Suspended bool   `json:"suspended"`
 }
 
 // Flow is what one bank's customers paid to another's in the last second.

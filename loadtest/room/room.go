@@ -105,7 +105,7 @@ func (r *Room) Run(ctx context.Context) error {
 	reading.Go(func() { stream.FollowAdded(ctx, r.kafka, r.flows.reads) })
 	defer reading.Wait()
 	defer r.acting.Wait()
-	defer r.sender.stop()
+	defer func() { _ = r.sender.set(0) }() // nobody waits for the last outcomes
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -150,7 +150,7 @@ func (r *Room) look(ctx context.Context) {
 	passed := r.flows.take(time.Now())
 	r.banks.look(ctx, passed.flows)
 	for _, name := range r.machine.due(time.Now()) { // what a button killed comes back
-		r.acting.Go(func() { r.startAgain(name) })
+		r.startAgain(name)
 	}
 
 	now := time.Now().UTC()
@@ -171,13 +171,13 @@ func (r *Room) look(ctx context.Context) {
 	r.history = append(r.history, Sample{At: now, RejectedPerSecond: &passed.rejectedPerSecond, Figures: figures})
 	r.history = r.history[max(0, len(r.history)-historyMax):]
 	r.marks = slices.DeleteFunc(r.marks, func(m Mark) bool { return m.At.Before(r.history[0].At) })
-	shown := make([]Process, len(processes))
+	shown, cuts := make([]Process, len(processes)), false
 	for i, p := range processes {
-		shown[i] = r.machine.shown(p, r.config.ReadOnly == "")
+		shown[i], cuts = r.machine.shown(p, r.config.ReadOnly == ""), cuts || p.cuttable
 	}
 	r.picture = Picture{
 		At: now, Since: r.since, ReadOnly: r.config.ReadOnly, Banks: r.banks.all(), Flows: passed.flows, Figures: figures,
-		Light: light, Machine: Machine{Processes: shown, Cuts: r.machine.cuts(), CanAdd: r.config.ReadOnly == "" && r.config.Stack != nil},
+		Light: light, Machine: Machine{Processes: shown, Cuts: cuts, CanAdd: r.config.ReadOnly == "" && r.config.Stack != nil},
 		Load: r.sender.now(),
 	}
 	if left.open != nil && *left.open == 0 || len(passed.flows) > 0 {

@@ -3,7 +3,6 @@ package room
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -95,44 +94,20 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// While nobody pays or watches the room looks seldom. Whatever comes, and whoever comes, it looks.
-func TestTheRoomRests(t *testing.T) {
-	r, writer := open(t, nil)
-	kit.Eventually(t, "an idle picture", func() bool { return r.Picture(false).State == stateIdle })
-	r.mu.Lock()
-	r.askedAt = time.Now().Add(-watchedFor - time.Second)
-	r.mu.Unlock()
-	if !r.rests(time.Now()) {
-		t.Error("nobody pays or watches, and it does not rest")
-	}
-	if r.rests(time.Now().Add(restMax)) {
-		t.Errorf("it rests for more than %v", restMax)
-	}
-	write(t, writer, stream.Settlements, 0, report("10000001", "10000002", 100, ""))
-	samples := func() []Sample {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.history
-	}
-	kit.Eventually(t, "a look at what came", func() bool { s := samples(); return *s[len(s)-1].SettledPerSecond > 0 })
-	r.Picture(false)
-	if r.rests(time.Now()) {
-		t.Error("somebody watches, and it rests")
-	}
-}
-
-// Whoever may write orders names banks and reasons as it likes. The room stays small.
-func TestFlowsAreBounded(t *testing.T) {
-	f := &flows{pairs: map[pair]*Flow{}, waits: newWaits()}
+// Whoever may write orders names banks and reasons, and chooses keys and times, as it likes. The room stays small.
+func TestTheRoomStaysSmall(t *testing.T) {
+	w, now := newWaits(), time.Now()
+	f := &flows{pairs: map[pair]*Flow{}, waits: w}
 	for i := range 3 * pairsMax {
 		f.report(report(fmt.Sprint(i), "x", 1, fmt.Sprint(i)), &kgo.Record{})
 		f.report(report("a", "b", 1, fmt.Sprint(i)), &kgo.Record{})
 	}
-	passed := f.take(time.Now())
-	if len(passed.flows) > pairsMax+1 {
-		t.Errorf("%d pairs", len(passed.flows))
+	for i := range 3 * lettersMax {
+		value, err := (&pixv1.DeadLetter{Offset: int64(i), Payload: make([]byte, 64<<10)}).MarshalVT()
+		kit.Must(t, err)
+		f.deadLetter(&kgo.Record{Value: value})
 	}
-	rejected := 0
+	passed, rejected := f.take(now), 0
 	for _, flow := range passed.flows {
 		if len(flow.Rejected) > reasonsMax+1 {
 			t.Errorf("%d reasons of one pair", len(flow.Rejected))
@@ -141,16 +116,25 @@ func TestFlowsAreBounded(t *testing.T) {
 			rejected += n
 		}
 	}
-	if rejected != 6*pairsMax {
-		t.Errorf("%d rejections are counted, want %d", rejected, 6*pairsMax)
-	}
-	for i := range 3 * lettersMax {
-		value, err := (&pixv1.DeadLetter{Offset: int64(i), Payload: make([]byte, 64<<10)}).MarshalVT()
-		kit.Must(t, err)
-		f.deadLetter(&kgo.Record{Value: value})
+	if rejected != 6*pairsMax || len(passed.flows) > pairsMax+1 {
+		t.Errorf("%d rejections are counted among %d pairs, want %d", rejected, len(passed.flows), 6*pairsMax)
 	}
 	if letters := f.deadLetters(); len(letters) != lettersMax || letters[0].Offset != 2*lettersMax || len(letters[0].Bytes) != bytesShown {
 		t.Errorf("%d letters, the first at %d with %d bytes", len(letters), letters[0].Offset, len(letters[0].Bytes))
+	}
+
+	for i := range waitsMax + earlyMax + 5 {
+		w.order(fmt.Appendf(nil, "%032d", i), 0, time.Unix(0, 0), now)
+		w.outcome(fmt.Appendf(nil, "%032x", -1-i), 0, now, false)
+	}
+	if len(w.open) != waitsMax || len(w.early) != earlyMax || len(w.lines[0]) > waitsMax {
+		t.Errorf("%d orders, %d outcomes", len(w.open), len(w.early))
+	}
+	if oldest := w.oldest(0, now); !oldest.Equal(now) {
+		t.Errorf("an order of 1970 came at %v: it came now", oldest)
+	}
+	if oldest := w.oldest(0, now.Add(waitMax+1)); !oldest.IsZero() || len(w.open) != 0 {
+		t.Errorf("after %v %d orders wait, the oldest since %v", waitMax, len(w.open), oldest)
 	}
 }
 
@@ -204,30 +188,6 @@ func TestWhatAFaultDidIsMeasured(t *testing.T) {
 	if len(w.open) != 0 || len(w.watches) != 0 || len(w.early) != 0 {
 		t.Errorf("%d orders, %d watches and %d early outcomes stay", len(w.open), len(w.watches), len(w.early))
 	}
-	for range 2 * storyMax {
-		s.tell(nil, "more")
-	}
-	if lines := s.lines(); len(lines) != storyMax || lines[storyMax-1].Number != 2*storyMax+1 {
-		t.Errorf("%d lines", len(lines))
-	}
-}
-
-// Whoever may write orders chooses keys and times. What is measured stays small.
-func TestWaitsAreBounded(t *testing.T) {
-	w, now := newWaits(), time.Now()
-	for i := range waitsMax + earlyMax + 5 {
-		w.order(fmt.Appendf(nil, "%032d", i), 0, time.Unix(0, 0), now)
-		w.outcome(fmt.Appendf(nil, "%032x", -1-i), 0, now, false)
-	}
-	if len(w.open) != waitsMax || len(w.early) != earlyMax || len(w.lines[0]) > waitsMax {
-		t.Errorf("%d orders, %d outcomes", len(w.open), len(w.early))
-	}
-	if oldest := w.oldest(0, now); !oldest.Equal(now) {
-		t.Errorf("an order of 1970 came at %v: it came now", oldest)
-	}
-	if oldest := w.oldest(0, now.Add(waitMax+1)); !oldest.IsZero() || len(w.open) != 0 {
-		t.Errorf("after %v %d orders wait, the oldest since %v", waitMax, len(w.open), oldest)
-	}
 }
 
 // An outage is not idle, and what waits for banks is no outage.
@@ -276,7 +236,7 @@ func (s *slowly) Kill(context.Context, string) error {
 func TestStandstillOfAKill(t *testing.T) {
 	s := &slowly{killing: make(chan struct{}), dead: make(chan struct{})}
 	r, writer := open(t, func(c *Config) { c.Stack = s })
-	kit.Eventually(t, "the process is seen", func() bool { return r.machine.state("engine-0") != "" })
+	kit.Eventually(t, "the process is seen", func() bool { _, known := r.machine.find("engine-0"); return known })
 	put := func(topic, id string, message interface{ MarshalVT() ([]byte, error) }, at time.Time) {
 		value, err := message.MarshalVT()
 		if err == nil {
@@ -345,93 +305,61 @@ func TestMetricsOfAServiceThatStartsAgain(t *testing.T) {
 	}
 }
 
-// Nobody looks or acts without the token, by another name, from another page, or with a form.
+// Nobody looks or acts without the token, by another name, from another page, or with a form. What is refused says why.
 func TestDoor(t *testing.T) {
 	r, _ := open(t, func(c *Config) { c.ReadOnly = "this one only shows" })
 	const token, host = "a-token-of-many-letters", "127.0.0.1:8090"
 	handler := r.Handler(token, Hosts(host))
-	ask := func(method, path, body string, change func(*http.Request)) *httptest.ResponseRecorder {
-		q := httptest.NewRequest(method, "http://"+host+path, strings.NewReader(body))
-		q.Header.Set("Authorization", "Bearer "+token)
-		q.Header.Set("Content-Type", "application/json")
-		q.Header.Set("Origin", "http://"+host)
-		if change != nil {
-			change(q)
+	kit.Eventually(t, "a picture", func() bool { return !r.Picture(false).At.IsZero() })
+	const act = "POST /api/acts "
+	for _, c := range []struct {
+		request string // method, path, body
+		header  string // another one
+		status  int
+		says    string
+	}{
+		{"GET /", "Authorization:", 200, "<!doctype html"},
+		{"GET /room.js", "Authorization:", 200, "use strict"},
+		{"GET /favicon.svg", "Authorization:", 200, "<svg"},
+		{"GET /api/picture?history=no", "", 200, `"readonly":"this one only shows"`},
+		{"GET /api/report", "", 200, "<!doctype html"},
+		{"GET /api/picture", "Authorization:", 401, "bearer"},
+		{"GET /api/picture", "Authorization: Bearer a-token", 401, "bearer"},
+		{"GET /api/picture?token=" + token, "Authorization:", 401, "bearer"},
+		{"GET /api/letters", "Authorization:", 401, "bearer"},
+		{"GET /api/payments/x", "Authorization:", 401, "bearer"},
+		{"GET /api/report", "Authorization:", 401, "bearer"},
+		{act + `{"act":"kill"}`, "Authorization:", 401, "bearer"},
+		{"GET /", "Host: evil.example:8090", 421, host},
+		{"GET /api/picture", "Host: 127.0.0.1:9999", 421, "must be one of"},
+		{"GET /api/picture", "Origin: http://evil.example", 403, "own page"},
+		{act + `{"act":"load"}`, "Origin: null", 403, "own page"},
+		{act + `{"act":"load"}`, "Origin: http://127.0.0.1:1", 403, "own page"},
+		{act + `{"act":"load"}`, "Content-Type: text/plain", 415, "application/json"},
+		{act + `[]`, "", 400, ""},
+		{act + `{"act":"load","rate":3}`, "", 400, "rate"},
+		{act + `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-26) + `"}`, "", 409, "only shows"},
+		{act + `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-25) + `"}`, "", 413, "more than 4096 bytes"},
+		{act + `{"act":"explode"}`, "", 400, "must be one of kill, freeze"},
+		{"GET /api/payments/x", "", 400, "endtoendid"},
+	} {
+		request := append(strings.SplitN(c.request, " ", 3), "")
+		q := httptest.NewRequest(request[0], "http://"+host+request[1], strings.NewReader(request[2]))
+		name, value, _ := strings.Cut(c.header, ":")
+		for _, header := range [][2]string{{"Authorization", "Bearer " + token}, {"Content-Type", "application/json"}, {"Origin", "http://" + host}, {name, strings.TrimSpace(value)}} {
+			q.Header.Set(header[0], header[1])
+		}
+		if name == "Host" {
+			q.Host = strings.TrimSpace(value)
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, q)
-		return w
-	}
-	with := func(name, value string) func(*http.Request) {
-		return func(q *http.Request) { q.Header.Set(name, value) }
-	}
-	kit.Eventually(t, "a picture", func() bool { return !r.Picture(false).At.IsZero() })
-	for _, c := range []struct {
-		what, method, path, body string
-		change                   func(*http.Request)
-		status                   int
-		says                     string
-	}{
-		{"the page", "GET", "/", "", with("Authorization", ""), 200, "<!doctype html"},
-		{"its script", "GET", "/room.js", "", with("Authorization", ""), 200, "use strict"},
-		{"its icon", "GET", "/favicon.svg", "", with("Authorization", ""), 200, "<svg"},
-		{"a picture", "GET", "/api/picture", "", nil, 200, `"headline"`},
-		{"no token", "GET", "/api/picture", "", with("Authorization", ""), 401, "Bearer"},
-		{"a part of the token", "GET", "/api/picture", "", with("Authorization", "Bearer a-token"), 401, "Bearer"},
-		{"the token in the query", "GET", "/api/picture?token=" + token, "", with("Authorization", ""), 401, "Bearer"},
-		{"letters without the token", "GET", "/api/letters", "", with("Authorization", ""), 401, "Bearer"},
-		{"a life without the token", "GET", "/api/payments/x", "", with("Authorization", ""), 401, "Bearer"},
-		{"a report without the token", "GET", "/api/report", "", with("Authorization", ""), 401, "Bearer"},
-		{"an act without the token", "POST", "/api/acts", `{"act":"kill","target":"engine-0"}`, with("Authorization", ""), 401, "Bearer"},
-		{"another host", "GET", "/", "", func(q *http.Request) { q.Host = "evil.example:8090" }, 421, "127.0.0.1:8090"},
-		{"the page by another name", "GET", "/api/picture", "", func(q *http.Request) { q.Host = "127.0.0.1:9999" }, 421, "must be one of"},
-		{"another page", "GET", "/api/picture", "", with("Origin", "http://evil.example"), 403, "own page"},
-		{"no page", "POST", "/api/acts", `{"act":"load"}`, with("Origin", "null"), 403, "own page"},
-		{"another port's page", "POST", "/api/acts", `{"act":"load"}`, with("Origin", "http://127.0.0.1:1"), 403, "own page"},
-		{"a form", "POST", "/api/acts", `{"act":"load"}`, with("Content-Type", "text/plain"), 415, "application/json"},
-		{"no object", "POST", "/api/acts", `[]`, nil, 400, ""},
-		{"a field too many", "POST", "/api/acts", `{"act":"load","rate":3}`, nil, 400, "rate"},
-		{"a body as large as may be", "POST", "/api/acts", `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-26) + `"}`, nil, 409, "only shows"},
-		{"a body too large", "POST", "/api/acts", `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-25) + `"}`, nil, 413, "more than 4096 bytes"},
-		{"an act that nobody knows", "POST", "/api/acts", `{"act":"explode"}`, nil, 400, "must be one of kill, freeze"},
-		{"an act where there are none", "POST", "/api/acts", `{"act":"kill","target":"engine-0"}`, nil, 409, "only shows"},
-		{"no id", "GET", "/api/payments/x", "", nil, 400, "EndToEndId"},
-		{"a report", "GET", "/api/report", "", nil, 200, "<!doctype html"},
-	} {
-		w := ask(c.method, c.path, c.body, c.change)
-		if w.Code != c.status || !strings.Contains(strings.ToLower(w.Body.String()), strings.ToLower(c.says)) {
-			t.Errorf("%s: %d %.300s", c.what, w.Code, w.Body)
+		if w.Code != c.status || !strings.Contains(strings.ToLower(w.Body.String()), c.says) {
+			t.Errorf("%.80s, %s: %d %.300s", c.request, c.header, w.Code, w.Body)
 		}
 		if h := w.Header(); !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'self'") || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: the headers are %v", c.what, h)
+			t.Errorf("%.80s: the headers are %v", c.request, h)
 		}
-	}
-	var picture Picture
-	if err := json.Unmarshal(ask("GET", "/api/picture?history=no", "", nil).Body.Bytes(), &picture); err != nil || picture.History != nil || picture.ReadOnly != "this one only shows" {
-		t.Errorf("%v %+v", err, picture)
-	}
-}
-
-// Bad input names the field, the value and the rule, and does nothing.
-func TestBadActs(t *testing.T) {
-	r, _ := open(t, nil)
-	for _, c := range []struct {
-		act  Act
-		says string
-	}{
-		{Act{Act: "load", RatePerSecond: 10}, "may not send"},
-		{Act{Act: "bank", Target: "10000001", Behaviour: "silent"}, "SIMULATOR_URL"},
-		{Act{Act: "kill", Target: "engine-0"}, "--dir"},
-		{Act{Act: "kill", Target: "engine-0"}, "--on compose"},
-		{Act{Act: "explode"}, "act is \"explode\": it must be one of kill"},
-		{Act{}, "act is \"\": it must be one of kill"},
-	} {
-		if number, err := r.Do(t.Context(), c.act); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%+v: line %d, %v", c.act, number, err)
-		}
-	}
-	if lines := r.Picture(false).Story; len(lines) != 0 {
-		t.Errorf("the story tells of %v", lines)
 	}
 }
 

@@ -105,13 +105,3 @@ func (s *sender) now() Load {
 	now.Running, now.RatePerSecond = s.halt != nil, s.rate
 	return now
 }
-
-// stop ends the sending. Nobody waits for the last outcomes.
-func (s *sender) stop() {
-	s.mu.Lock()
-	if s.halt != nil {
-		close(s.halt)
-		s.halt = nil
-	}
-	s.mu.Unlock()
-}

@@ -43,10 +43,11 @@ func (s *story) observe(now time.Time, waits *waits, redelivered int64) {
 		if line.Settled {
 			continue
 		}
-		if line.Redelivered == nil {
-			line.Redelivered = new(int64)
+		sum := redelivered
+		if line.Redelivered != nil {
+			sum += *line.Redelivered
 		}
-		*line.Redelivered += redelivered
+		line.Redelivered = &sum // a new one: a picture has the older
 		standstill, slowest, over := waits.told(line.watch, now)
 		if standstill > 0 {
 			line.StandstillSeconds = secondsOf(standstill)
@@ -70,10 +71,6 @@ func (s *story) lines() []Line {
 	lines := make([]Line, len(s.all))
 	for i := range s.all {
 		lines[i] = s.all[i].Line
-		if n := lines[i].Redelivered; n != nil {
-			redelivered := *n
-			lines[i].Redelivered = &redelivered
-		}
 	}
 	return lines
 }

@@ -343,7 +343,7 @@
 			row.style.setProperty('--hue', hue.get(b.ispb) ?? 0);
 			row.classList.toggle('grey', !hue.has(b.ispb));
 			text(row.children[1], b.paid || b.received ? `↗ ${short.format(b.paid / 100)}  ↘ ${short.format(b.received / 100)}` : '');
-			const behaviour = b.bank.suspended ? 'suspended' : b.bank.behaviour && b.bank.behaviour !== 'normal' ? b.bank.behaviour : '';
+			const behaviour = b.bank.behaviour && b.bank.behaviour !== 'normal' ? b.bank.behaviour : '';
 			text(row.children[2], behaviour);
 			row.classList.toggle('odd', behaviour !== '');
 		});
@@ -692,7 +692,6 @@
 			h('span', { class: 'choice' }, ...behaviours.map(([key, label]) => h('button', { type: 'button', 'data-key': key, 'aria-pressed': 'false', onclick: (event) => act({ act: 'bank', target: b.ispb, behaviour: key }, event.currentTarget) }, label)))),
 		(row, b) => {
 			row.style.setProperty('--hue', hue.get(b.ispb) ?? 0);
-			text(row.children[1], b.suspended ? 'suspended' : '');
 			for (const button of row.querySelectorAll('button')) set(button, { 'aria-pressed': String(button.dataset.key === b.behaviour), disabled: !canAct() || !b.behaviour });
 		});
 	}

@@ -64,7 +64,7 @@ func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 		if err != nil || at < 0 {
 			return nil, fmt.Errorf("script: %q begins with %q: it must be a time like 12s", line, fields[0])
 		}
-		if _, err := kindsNamed(fields[1]); err != nil {
+		if _, err := parseKind(fields[1]); err != nil {
 			return nil, fmt.Errorf("script: %w", err)
 		}
 		plan = append(plan, PlannedFault{at, fields[1], random.Uint64()})
@@ -98,62 +98,65 @@ func HourPlan(seed uint64, duration time.Duration) []PlannedFault {
 	return plan
 }
 
-// ParseKinds reads "all", which leaves out what needs three servers of the ledger, or names of faults separated by
-// commas.
-func ParseKinds(text string) ([]string, error) {
-	if text == "all" {
-		var names []string
-		for _, k := range kinds {
-			if k.where != replicatedOnly {
-				names = append(names, k.name)
+// ParseKinds reads names of faults separated by commas, or "all" that the config can have and a ledger of one server
+// recovers from.
+func (c *Config) ParseKinds(text string) (names []string, err error) {
+	if text != "all" {
+		names = strings.Split(text, ",")
+		for _, name := range names {
+			if _, err := parseKind(name); err != nil {
+				return nil, err
 			}
 		}
 		return names, nil
 	}
-	return kindsNamed(strings.Split(text, ",")...)
-}
-
-// BareKinds returns the names of the faults that need neither links nor processes.
-func BareKinds() []string {
-	var names []string
 	for _, k := range kinds {
-		if k.where == anywhere {
+		if k.needs == nothing || k.needs == plainKafka && !c.Bare() {
 			names = append(names, k.name)
-		}
-	}
-	return names
-}
-
-// RefuseBare returns an error that names a fault that containers, or a secured Kafka, cannot have.
-func RefuseBare(plan []PlannedFault) error {
-	possible := BareKinds()
-	for _, planned := range plan {
-		if !slices.Contains(possible, planned.Kind) {
-			return fmt.Errorf("fault %q needs links or a stack of processes; in containers, or with a secured Kafka, the faults are %s", planned.Kind, strings.Join(possible, ", "))
-		}
-	}
-	return nil
-}
-
-func kindsNamed(names ...string) ([]string, error) {
-	for _, name := range names {
-		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
-			all, _ := ParseKinds("all")
-			return nil, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(all, ", "))
 		}
 	}
 	return names, nil
 }
 
-// Kinds describes every fault, for --help. A star marks those that containers cannot have.
+// CheckPlan returns an error that names a fault that the config cannot have.
+func (c *Config) CheckPlan() error {
+	for _, planned := range c.Plan {
+		if c.Bare() && kindNamed(planned.Kind).needs == plainKafka {
+			return fmt.Errorf("fault %q needs one broker without --kafka-locks", planned.Kind)
+		}
+	}
+	return nil
+}
+
+func parseKind(name string) (kind, error) {
+	var all []string
+	for _, k := range kinds {
+		if k.name == name {
+			return k, nil
+		}
+		all = append(all, k.name)
+	}
+	return kind{}, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(all, ", "))
+}
+
+// kindNamed returns a kind of a plan, which parseKind has checked.
+func kindNamed(name string) kind {
+	k, err := parseKind(name)
+	if err != nil {
+		panic(err) // never
+	}
+	return k
+}
+
+// Kinds describes every fault, for --help. A star marks those that a secured Kafka cannot have.
 func Kinds() string {
 	var text strings.Builder
 	for _, k := range kinds {
-		only := ""
-		if k.where != anywhere {
-			only = " *"
+		star := ""
+		if k.needs == plainKafka {
+			star = " *"
 		}
-		text.WriteString(settings.Beside(fmt.Sprintf("  %-22s ", k.name), k.meaning+only))
+		text.WriteString(settings.Beside(fmt.Sprintf("  %-22s ", k.name), k.meaning+star))
 	}
 	return text.String()
 }

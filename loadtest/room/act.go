@@ -42,7 +42,7 @@ func (r refusal) Error() string {
 }
 
 var (
-	errNoStack = errors.New("the room has no stack: start it with --dir or --on compose")
+	errNoStack = errors.New("the room has no stack: start it with --dir")
 	errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
 	errNoLoad  = errors.New("the room may not send: it has no Kafka user that may write orders")
 )

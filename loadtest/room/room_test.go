@@ -422,7 +422,6 @@ func TestBadActs(t *testing.T) {
 		{Act{Act: "load", RatePerSecond: 10}, "may not send"},
 		{Act{Act: "bank", Target: "10000001", Behaviour: "silent"}, "SIMULATOR_URL"},
 		{Act{Act: "kill", Target: "engine-0"}, "--dir"},
-		{Act{Act: "kill", Target: "engine-0"}, "--on compose"},
 		{Act{Act: "explode"}, "act is \"explode\": it must be one of kill"},
 		{Act{}, "act is \"\": it must be one of kill"},
 	} {

@@ -97,13 +97,6 @@ func isClosed(t *testing.T, connection net.Conn) {
 	}
 }
 
-func TestWholeLinkPasses(t *testing.T) {
-	server, _ := echo(t)
-	connection := dial(t, open(t, server))
-	say(t, connection, 'a')
-	hears(t, connection, 'a')
-}
-
 func TestCutLinkClosesAndRefuses(t *testing.T) {
 	server, _ := echo(t)
 	l := open(t, server)
@@ -119,37 +112,44 @@ func TestCutLinkClosesAndRefuses(t *testing.T) {
 	hears(t, again, 'b')
 }
 
-func TestHalfOpenLinkHoldsAnswers(t *testing.T) {
-	server, told := echo(t)
-	l := open(t, server)
-	connection := dial(t, l)
-	l.Set(HalfOpen, 0)
-	say(t, connection, 'a')
-	select {
-	case <-told:
-	case <-time.After(long):
-		t.Fatal("the request did not reach the server")
+// A half-open link holds responses, a stalled one requests, too, also the last of a client that has gone.
+func TestLinkHoldsData(t *testing.T) {
+	for _, state := range []State{HalfOpen, Stalled} {
+		server, told := echo(t)
+		l := open(t, server)
+		connection, gone := dial(t, l), dial(t, l)
+		l.Set(state, 0)
+		patience := short
+		if state == HalfOpen {
+			patience = long
+		}
+		say(t, connection, 'a')
+		select {
+		case <-told:
+			if state == Stalled {
+				t.Error("the request reached the server")
+			}
+		case <-time.After(patience):
+			if state == HalfOpen {
+				t.Error("the request did not reach the server")
+			}
+		}
+		if got, err := hear(t, connection, short); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("heard %q, %v: the answer must be held", got, err)
+		}
+		if state == Stalled {
+			say(t, gone, 'b')
+			gone.Close()
+		}
+		l.Set(Whole, 0)
+		hears(t, connection, 'a')
+		if state == Stalled {
+			if both := <-told + <-told; both != 'a'+'b' {
+				t.Errorf("the server was not told all, but %d", both)
+			}
+		}
+		l.Close()
 	}
-	if got, err := hear(t, connection, short); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("heard %q, %v: the answer must be held", got, err)
-	}
-	l.Set(Whole, 0)
-	hears(t, connection, 'a')
-}
-
-func TestStalledLinkHoldsRequests(t *testing.T) {
-	server, told := echo(t)
-	l := open(t, server)
-	connection := dial(t, l)
-	l.Set(Stalled, 0)
-	say(t, connection, 'a')
-	select {
-	case <-told:
-		t.Error("the request reached the server")
-	case <-time.After(short):
-	}
-	l.Set(Whole, 0)
-	hears(t, connection, 'a')
 }
 
 func TestSlowLinkDelaysBothWays(t *testing.T) {

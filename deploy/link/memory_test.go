@@ -143,7 +143,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			if written += n; errors.Is(err, os.ErrDeadlineExceeded) {
 				break
 			}
-			if err != nil || written > 2*directionBytesMax {
+			if err != nil || written > 2*memoryBytesMax {
 				t.Fatalf("%d bytes are written: %v", written, err)
 			}
 		}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +54,7 @@ func chaosCommand() *cobra.Command {
 	f.DurationVar(&flags.Duration, "duration", 2*time.Minute, "time of sending and faults; draining and judging follow; up to 24h, for a soak test")
 	f.StringVar(&flags.MixName, "mix", "demo", "what to send, as in loadtest run")
 	f.StringVar(&flags.faults, "faults", "all", "names of faults, separated by commas")
-	f.StringVar(&flags.script, "script", "", "faults at given times, in place of --faults: a file, text like \"12s kill-engine, 20s pause-broker\", or "+chaos.HourScript+": that of make evidence, stretched to --duration")
+	f.StringVar(&flags.script, "script", "", "faults at given times, in place of --faults: text like \"12s kill-engine, 20s pause-broker\", or "+chaos.HourScript+": that of make evidence, stretched to --duration")
 	f.BoolVar(&flags.KafkaSecured, "kafka-locks", false, "secure Kafka; faults with a star are left out then")
 	f.BoolVar(&flags.Room, "room", false, "start the control room, and print its URL")
 	f.StringArrayVar(&flags.set, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind; repeatable")
@@ -169,13 +168,7 @@ func (f *chaosFlags) plan() ([]chaos.PlannedFault, error) {
 		}
 		return chaos.Plan(f.Seed, f.Duration, names), nil
 	}
-	text := f.script
-	if file, err := os.ReadFile(text); err == nil {
-		text = string(file)
-	} else if !strings.Contains(text, " ") {
-		return nil, fmt.Errorf("--script: %w", err)
-	}
-	return chaos.ParseScript(text, f.Seed)
+	return chaos.ParseScript(f.script, f.Seed)
 }
 
 func reasonCodes(reasons []pix.Reason) (codes []string) {

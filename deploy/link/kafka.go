@@ -46,7 +46,7 @@ func (i *addressRewriter) request(frame []byte) ([]byte, error) {
 	}
 	r := request{int16(binary.BigEndian.Uint16(frame)), int16(binary.BigEndian.Uint16(frame[2:]))}
 	switch kmsg.Key(r.key) {
-	case kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster:
+	case kmsg.Metadata, kmsg.FindCoordinator: // nobody here asks to describe the cluster
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.pending[int32(binary.BigEndian.Uint32(frame[4:]))] = r
@@ -83,10 +83,6 @@ func (i *addressRewriter) response(frame []byte) ([]byte, error) {
 	}
 	switch response := response.(type) {
 	case *kmsg.MetadataResponse:
-		for b := range response.Brokers {
-			response.Brokers[b].Host, response.Brokers[b].Port = i.host, i.port
-		}
-	case *kmsg.DescribeClusterResponse:
 		for b := range response.Brokers {
 			response.Brokers[b].Host, response.Brokers[b].Port = i.host, i.port
 		}

@@ -191,6 +191,12 @@ type deadline struct {
 
 func (d *deadline) isPast() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
+func (d *deadline) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
 func (c *memoryConn) Read(bytes []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,11 +272,8 @@ func (c *memoryConn) Close() error {
 	c.mu.Lock()
 	c.isClosed, c.directions[c.out].isEnded, c.directions[c.in].isUnread = true, true, true
 	bothAre := c.directions[c.in].isEnded // until then a link that is whole again must wake the other end
-	for _, d := range []*deadline{&c.read, &c.write} {
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-	}
+	c.read.stop()
+	c.write.stop()
 	c.wake()
 	c.mu.Unlock()
 	if c.link != nil && bothAre {
@@ -286,27 +289,18 @@ func (c *memoryConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-func (c *memoryConn) SetReadDeadline(t time.Time) error  { return c.setDeadline(&c.read, c.in, t) }
-func (c *memoryConn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.write, c.out, t) }
+func (c *memoryConn) SetReadDeadline(t time.Time) error  { return c.setDeadline(&c.read, t) }
+func (c *memoryConn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.write, t) }
 
-func (c *memoryConn) setDeadline(d *deadline, of int, t time.Time) error {
+func (c *memoryConn) setDeadline(d *deadline, t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isClosed {
 		return c.failed("set deadline", net.ErrClosed)
 	}
-	d.at = t
-	switch {
-	case t.IsZero():
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-	case d.isPast():
-		c.directions[of].changed.Broadcast()
-	case d.timer == nil:
+	d.stop()
+	if d.at = t; !t.IsZero() {
 		d.timer = time.AfterFunc(time.Until(t), c.linkChanged)
-	default:
-		d.timer.Reset(time.Until(t))
 	}
 	return nil
 }

@@ -162,16 +162,12 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 	}
 	w.engines = []string{stack.EngineName(0)}
 	if config.Room {
-		if err = w.WaitReady(ctx, stack.Room); err == nil {
-			w.roomURL, err = w.RoomURL()
+		if w.roomURL, err = w.RoomURL(); err == nil {
+			err = w.WaitReady(ctx, stack.Room)
 		}
-		if err != nil {
-			w.event("there is no control room: %v", err)
-		} else {
-			w.event("watch it: %s", w.roomURL)
-		}
+		w.event("watch it: %s", w.roomURL)
 	}
-	return nil
+	return err
 }
 
 // breakIt carries out a run on a running clearing house.
@@ -373,7 +369,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		Seed: r.Seed, Engines: len(r.world.engines), Kafka: r.Kafka, Replicas: r.Replicas,
 		StartedAt: loaded.StartedAt, DeadlineSeconds: r.Deadline.Seconds(),
 		Load: loaded, Audit: verdict, Answers: told, Counters: r.counters, Light: r.light,
-		Settings: r.Env, Clients: r.clients.Submitted(), Rejected: r.observer.rejected,
+		Settings: r.Env, Clients: r.clients.Submitted(),
 		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {

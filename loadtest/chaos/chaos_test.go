@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestScript(t *testing.T) {
-	plan, err := ParseScript("20s pause-broker # later\n\n 12s kill-engine, 15s bank-silent", 1)
+	plan, err := ParseScript("20s pause-broker, 12s kill-engine,15s bank-silent", 1)
 	kit.Must(t, err)
 	var got []string
 	for _, p := range plan {

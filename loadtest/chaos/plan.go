@@ -46,17 +46,13 @@ func Plan(seed uint64, duration time.Duration, kinds []string) []PlannedFault {
 	return plan
 }
 
-// ParseScript reads faults at given times, like "12s kill-engine", separated by lines or
+// ParseScript reads faults at given times, like "12s kill-engine", separated by
 // commas. The seed decides everything random inside them.
 func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var plan []PlannedFault
-	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ',' }) {
-		line, _, _ = strings.Cut(line, "#")
+	for line := range strings.SplitSeq(text, ",") {
 		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
 		if len(fields) != 2 {
 			return nil, fmt.Errorf("script: %q must be a time and a fault, like \"12s kill-engine\"", line)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
 )
 
@@ -32,7 +31,6 @@ type Result struct {
 	Light           *Light              `json:"live_audit,omitempty"`  // if the control room ran
 	Settings        map[string][]string `json:"settings,omitempty"`    // of programs, where they differ from the shipped ones
 	Clients         int64               `json:"payments_by_http"`
-	Rejected        map[string]int      `json:"rejected_by_reason"`
 	Load            *load.Result        `json:"load"`
 	Audit           audit.Verdict       `json:"audit"`
 	Answers         answers.Verdict     `json:"answers"`
@@ -139,7 +137,6 @@ func (r *Result) recoveryTable() report.Table {
 	table.Add("longest wait of any payment", fmt.Sprintf("%.1f s", r.longest("every outcome")))
 	table.Add("longest wait of a settled payment", fmt.Sprintf("%.1f s", r.longest("settled")))
 	table.Add("good payments rejected", r.goodRejected())
-	table.Add("payments that last until the deadline", r.waiting())
 	return table
 }
 
@@ -160,33 +157,17 @@ func (r *Result) firstSettled(kinds ...string) string {
 
 // goodRejected counts rejected payments that should have settled.
 func (r *Result) goodRejected() string {
-	good, total := 0, 0
+	good := 0
 	for _, outcome := range r.Load.Outcomes {
 		if outcome.Expected == "settled" {
 			good += outcome.Sent
 		}
 	}
-	var reasons []string
+	text := fmt.Sprintf("%d of %d", r.Excused(), good)
 	for _, reason := range slices.Sorted(maps.Keys(r.Load.GoodRejected)) {
-		total += r.Load.GoodRejected[reason]
-		reasons = append(reasons, fmt.Sprintf("%s %d", reason, r.Load.GoodRejected[reason]))
+		text += fmt.Sprintf(", %s %d", reason, r.Load.GoodRejected[reason])
 	}
-	if total == 0 {
-		return fmt.Sprintf("0 of %d", good)
-	}
-	return fmt.Sprintf("%d of %d: %s", total, good, strings.Join(reasons, ", "))
-}
-
-// waiting counts the payments whose bank does not respond in time.
-func (r *Result) waiting() string {
-	sent, ended := 0, 0
-	for _, outcome := range r.Load.Outcomes {
-		if outcome.Case == mix.Silent.String() || outcome.Case == mix.Late.String() {
-			sent += outcome.Sent
-			ended += outcome.AsExpected
-		}
-	}
-	return fmt.Sprintf("%d, of which %d ended as AB03", sent, ended)
+	return text
 }
 
 // longest returns the most seconds from an intended send to the outcome.

@@ -100,7 +100,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	if config.Allowed == nil {
 		config.Allowed = AllowedByDefault
 	}
-	w := &world{screen: screen{file: config.Live, planned: len(config.Plan)}, population: config.Population, taken: map[string]chan struct{}{}}
+	w := &world{screen: screen{file: config.Live, planned: len(config.Plan)}, population: config.Population}
 	defer w.links.close() // after the programs have stopped, in order
 	if err := w.begin(ctx, &config); err != nil {
 		return nil, err
@@ -195,15 +195,14 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		}
 	}()
 
-	callers, err := w.Keys()
-	if err != nil {
+	if w.keys, err = w.Keys(); err != nil {
 		return nil, err
 	}
-	if err := w.invite(ctx, config.Seed, callers); err != nil {
+	if err := w.invite(ctx, config.Seed); err != nil {
 		return nil, err
 	}
 	w.admin = kadm.NewClient(kafka)
-	w.simulator, w.producer = load.NewCallers(w.SimulatorURL(), callers), load.NewCallers(w.ProducerURL(), callers)
+	w.simulator, w.producer = load.NewCallers(w.SimulatorURL(), w.keys), load.NewCallers(w.ProducerURL(), w.keys)
 	for len(w.engines) < config.Engines {
 		name, err := w.AddEngine(ctx)
 		if err != nil {
@@ -212,7 +211,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		w.engines = append(w.engines, name)
 	}
 	r := &run{Config: config, world: w, client: client, kafka: options}
-	if err := r.prepare(ctx, callers); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
 	loaded, err := r.load(ctx)
@@ -243,11 +242,11 @@ type run struct {
 }
 
 // prepare begins to observe. Nothing is sent yet.
-func (r *run) prepare(ctx context.Context, callers map[string]string) (err error) {
+func (r *run) prepare(ctx context.Context) (err error) {
 	r.payments, r.clientsRate = max(1, int(r.Rate*r.Duration.Seconds())), min(clientsRateMax, max(1, r.Rate*clientsShare))
 	r.judge = answers.NewJudge(r.payments+int(r.clientsRate*r.Duration.Seconds()), clockTolerance)
 	r.clients = answers.NewClients(answers.Config{
-		Doors: []string{r.world.ProducerURL()}, Keys: callers, Population: r.Population, Guests: load.GuestAccounts, Judge: r.judge, Seed: r.Seed, Asks: asksPerSecond,
+		Doors: []string{r.world.ProducerURL()}, Keys: r.world.keys, Population: r.Population, Guests: load.GuestAccounts, Judge: r.judge, Seed: r.Seed, Asks: asksPerSecond,
 	})
 	begin, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -416,7 +415,7 @@ func (r *run) inject(ctx context.Context) {
 
 func (r *run) injectOne(ctx context.Context, planned PlannedFault) {
 	w, event := r.world, &Event{Kind: planned.Kind}
-	w.begins()
+	w.begun.Add(1)
 	err := kindNamed(planned.Kind).inject(ctx, w, &fault{Event: event, random: rand.New(rand.NewPCG(planned.Roll, 0))})
 	event.Ready = w.now()
 	switch {

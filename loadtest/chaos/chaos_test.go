@@ -136,10 +136,6 @@ func TestReport(t *testing.T) {
 			t.Errorf("the report holds %q", never)
 		}
 	}
-	// The note says that the offered rate is dashed. Two faults are dashed in each of two panels.
-	if dashed := strings.Count(string(text), `class="limit"`); dashed != 1+2*2 {
-		t.Errorf("%d lines are dashed", dashed)
-	}
 	if r.Passed {
 		t.Error("a run with a problem has passed")
 	}

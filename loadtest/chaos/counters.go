@@ -19,7 +19,6 @@ var counted = map[string][2]string{
 	"skipped":           {"pix_payments_skipped_total"},
 	"responses_late":    {"pix_authorization_responses_total", "late"},
 	"responses_unknown": {"pix_authorization_responses_total", "unknown"},
-	"responses_invalid": {"pix_authorization_responses_total", "invalid"},
 }
 
 const countEvery = 500 * time.Millisecond

@@ -65,17 +65,16 @@ func init() {
 		{"kill-engine", "SIGKILL, then started again at once", nothing, engines, 0, 0, kill, start},
 		{"kill-engine-takeover", "SIGKILL, then down for 6 to 10 s: another engine takes over", nothing, engines, 6 * s, 10 * s, kill, start},
 		{"pause-engine", "SIGSTOP for 4 to 9 s, longer than its session: a zombie when it continues", nothing, engines, 4 * s, 9 * s, pause, resume},
-		{"restart-engines", "every engine restarted in order, one after another", nothing, only("all engines"), 0, 0, restartEngines, nil},
 		{"add-engine", "one more engine joins for 5 to 10 s and leaves again", nothing, only("one more engine"), 5 * s, 10 * s, addEngine, stopAdded},
 		{"remove-engine", "an engine leaves in order for 5 to 10 s", nothing, engines, 5 * s, 10 * s, stop, start},
 		{"crash-engine", "an engine dies by itself at a step of a payment", nothing, engines, 0, 0, crashAt("ENGINE_CRASH_AT", 200, engineSteps...), start},
 		{"crash-bank", "the bank simulator dies by itself at a step of a response", nothing, only(stack.Simulator), 0, 0, crashAt("SIMULATOR_CRASH_AT", 200, bankSteps...), start},
 		{"crash-producer", "the producer dies by itself at a step of accepting a payment", nothing, only(stack.Producer), 0, 0, crashAt("PRODUCER_CRASH_AT", 20, producerSteps...), start},
-		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", nothing, replicas, 0, 2 * s, kill, start},
-		{loseReplica, "one of three TigerBeetle servers is down for 20 to 40 s: the other two go on", threeReplicas, replicas, 20 * s, 40 * s, kill, start},
-		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", nothing, replicas, 2 * s, 6 * s, pause, resume},
-		{"kill-broker", "SIGKILL of a Kafka broker, started again within 2 s", nothing, brokers, 0, 2 * s, kill, start},
-		{"pause-broker", "SIGSTOP of a Kafka broker for 2 to 6 s", nothing, brokers, 2 * s, 6 * s, pause, resume},
+		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", nothing, (*world).Replicas, 0, 2 * s, kill, start},
+		{loseReplica, "one of three TigerBeetle servers is down for 20 to 40 s: the other two go on", threeReplicas, (*world).Replicas, 20 * s, 40 * s, kill, start},
+		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", nothing, (*world).Replicas, 2 * s, 6 * s, pause, resume},
+		{"kill-broker", "SIGKILL of a Kafka broker, started again within 2 s", nothing, (*world).Brokers, 0, 2 * s, kill, start},
+		{"pause-broker", "SIGSTOP of a Kafka broker for 2 to 6 s", nothing, (*world).Brokers, 2 * s, 6 * s, pause, resume},
 		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", nothing, only(stack.Simulator), 0, 2 * s, kill, start},
 		{"kill-producer", "SIGKILL of the producer, started again within 2 s", nothing, only(stack.Producer), 0, 2 * s, kill, start},
 		{"kill-archiver", "SIGKILL of the archiver, started again within 2 s", nothing, only(stack.Archiver), 0, 2 * s, kill, start},
@@ -117,9 +116,7 @@ func init() {
 	}
 }
 
-func engines(w *world) []string  { return w.engines }
-func replicas(w *world) []string { return w.Replicas() }
-func brokers(w *world) []string  { return w.Brokers() }
+func engines(w *world) []string { return w.engines }
 
 func banks(w *world) (names []string) {
 	for n := range w.population.Banks {
@@ -175,25 +172,6 @@ func start(_ context.Context, w *world, f *fault) error  { return w.StartProcess
 func stop(ctx context.Context, w *world, f *fault) error { return w.StopProcess(ctx, f.Target) }
 func pause(_ context.Context, w *world, f *fault) error  { return w.Pause(f.Target) }
 func resume(_ context.Context, w *world, f *fault) error { return w.Resume(f.Target) }
-
-func restartEngines(ctx context.Context, w *world, _ *fault) error {
-	for _, name := range w.engines {
-		free, err := w.take(ctx, name)
-		if err != nil {
-			return err
-		}
-		if err = w.StopProcess(ctx, name); err == nil {
-			if err = w.StartProcess(name); err == nil {
-				err = w.WaitReady(ctx, name)
-			}
-		}
-		free()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func addEngine(ctx context.Context, w *world, f *fault) (err error) {
 	f.Detail, err = w.AddEngine(ctx)

@@ -133,9 +133,6 @@ func (r *Result) recoveryTable() report.Table {
 	table.Add("payments redelivered", redelivered)
 	table.Add("duplicates absorbed", fmt.Sprintf("%.0f orders joined one in flight, %.0f responses of banks (%.0f late, %.0f about no payment in flight), %d repeated reports",
 		c["joined"], c["responses_late"]+c["responses_unknown"], c["responses_late"], c["responses_unknown"], r.Audit.Summary.RepeatedReports))
-	table.Add("forged responses refused", fmt.Sprintf("%.0f", c["responses_invalid"]))
-	table.Add("longest wait of any payment", fmt.Sprintf("%.1f s", r.longest("every outcome")))
-	table.Add("longest wait of a settled payment", fmt.Sprintf("%.1f s", r.longest("settled")))
 	table.Add("good payments rejected", r.goodRejected())
 	return table
 }
@@ -168,14 +165,6 @@ func (r *Result) goodRejected() string {
 		text += fmt.Sprintf(", %s %d", reason, r.Load.GoodRejected[reason])
 	}
 	return text
-}
-
-// longest returns the most seconds from an intended send to the outcome.
-func (r *Result) longest(kind string) float64 {
-	if latency := r.Load.Latency(kind); latency != nil {
-		return latency.Max / 1000
-	}
-	return 0
 }
 
 // Excused counts payments whose outcome faults changed, as they may.

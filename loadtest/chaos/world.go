@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
@@ -33,12 +34,12 @@ type world struct {
 	population sandbox.Population
 	simulator  *load.Callers
 	producer   *load.Callers
-	engines    []string  // that run from beginning to end
-	roomURL    string    // empty: there is no control room
-	start      time.Time // of the load
+	keys       map[string]string // of the HTTP API, by holder
+	engines    []string          // that run from beginning to end
+	roomURL    string            // empty: there is no control room
+	start      time.Time         // of the load
 
-	mu    sync.Mutex
-	taken map[string]chan struct{} // by target: holds a token while a fault uses it
+	taken sync.Map // by target: a channel that holds a token while a fault uses it
 }
 
 // now returns the seconds since the load began.
@@ -46,13 +47,8 @@ func (w *world) now() float64 { return time.Since(w.start).Seconds() }
 
 // take reserves a target for one fault.
 func (w *world) take(ctx context.Context, target string) (free func(), err error) {
-	w.mu.Lock()
-	token := w.taken[target]
-	if token == nil {
-		token = make(chan struct{}, 1)
-		w.taken[target] = token
-	}
-	w.mu.Unlock()
+	made, _ := w.taken.LoadOrStore(target, make(chan struct{}, 1))
+	token := made.(chan struct{}) //nolint:forcetypeassert // nothing else is stored
 	select {
 	case token <- struct{}{}:
 		return func() { <-token }, nil
@@ -83,36 +79,19 @@ func (w *world) engineTelemetry() (urls []string) {
 	return urls
 }
 
-// invite has the guest join, with a key among callers and a secret to seal its responses.
-func (w *world) invite(ctx context.Context, seed uint64, callers map[string]string) error {
-	key := keys.New(string(load.Guest))
-	operator := &load.Operator{
-		Door: func(holder string) (*client.Client, error) {
-			if holder == string(load.Guest) {
-				return w.doorWith(key)
-			}
-			return w.door(holder)
-		},
-		Population: w.population, Random: rand.New(rand.NewPCG(seed, 1001)), Did: w.event,
-	}
-	if err := operator.Invite(key); err != nil {
+// invite has the guest join, with a key of its own and a secret to seal its responses.
+func (w *world) invite(ctx context.Context, seed uint64) error {
+	w.keys[string(load.Guest)] = keys.New(string(load.Guest))
+	operator := &load.Operator{Door: w.door, Population: w.population, Random: rand.New(rand.NewPCG(seed, 1001)), Did: w.event}
+	if err := operator.Invite(w.keys[string(load.Guest)]); err != nil {
 		return err
 	}
-	callers[string(load.Guest)] = key
 	return w.Run(ctx, w.file, w.file, "bootstrap", "participant", string(load.Guest))
 }
 
 // door returns a client of the HTTP API, as who acts. The front door may be down by a fault.
 func (w *world) door(holder string) (*client.Client, error) {
-	callers, err := w.Keys()
-	if err != nil {
-		return nil, err
-	}
-	return w.doorWith(callers[holder])
-}
-
-func (w *world) doorWith(key string) (*client.Client, error) {
-	api, err := client.New(w.ProducerURL(), key)
+	api, err := client.New(w.ProducerURL(), w.keys[holder])
 	if err == nil {
 		api.RetryFor = recoveryMax
 	}
@@ -157,7 +136,7 @@ type screen struct {
 	planned int
 
 	lines  sync.Mutex
-	begun  int
+	begun  atomic.Int64
 	before load.Snapshot
 }
 
@@ -165,15 +144,8 @@ type screen struct {
 func (s *screen) progress(now load.Snapshot) {
 	s.lines.Lock()
 	defer s.lines.Unlock()
-	fmt.Fprintf(s.file, "%s | faults %d of %d\n", now.Line(s.before), s.begun, s.planned)
+	fmt.Fprintf(s.file, "%s | faults %d of %d\n", now.Line(s.before), s.begun.Load(), s.planned)
 	s.before = now
-}
-
-// begins counts a fault that begins.
-func (s *screen) begins() {
-	s.lines.Lock()
-	defer s.lines.Unlock()
-	s.begun++
 }
 
 // event prints a line.

@@ -75,22 +75,23 @@ func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 // HourScript is the script that HourPlan stands for.
 const HourScript = "hour"
 
-// HourPlan kills an engine in every twelfth of the time, by turns to restart and to be taken over. Between two of
-// these a bank floods with reads, another with orders, operators act, a replica of the ledger is lost, and the broker
-// is killed.
-func HourPlan(seed uint64, duration time.Duration) []PlannedFault {
+// hour is what HourPlan injects: an engine is killed by turns to restart and to be taken over. Between two of these a
+// bank floods with reads, another with orders, operators act, a replica of the ledger is lost, services are killed.
+var hour = []string{
+	"kill-engine", "read-flood", "kill-engine-takeover", "acts",
+	"kill-engine", loseReplica, "kill-engine-takeover", "flood",
+	"kill-engine", "kill-broker", "kill-engine-takeover", "acts",
+	"kill-engine", "read-flood", "kill-engine-takeover", "kill-producer",
+	"kill-engine", "kill-bank", "kill-engine-takeover", "kill-archiver",
+	"kill-engine",
+}
+
+// HourPlan injects a fault in every twenty-fourth of the time but the first two and the last.
+func HourPlan(seed uint64, duration time.Duration) (plan []PlannedFault) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	var plan []PlannedFault
-	add := func(twelfths float64, kind string) {
-		plan = append(plan, PlannedFault{time.Duration(twelfths / 12 * float64(duration)), kind, random.Uint64()})
+	for i, kind := range hour {
+		plan = append(plan, PlannedFault{duration * time.Duration(i+2) / 24, kind, random.Uint64()})
 	}
-	for n := range 11 {
-		add(float64(n+1), []string{"kill-engine", "kill-engine-takeover"}[n%2])
-	}
-	for i, kind := range []string{"read-flood", "acts", loseReplica, "flood", "kill-broker", "acts", "read-flood", "kill-producer", "kill-bank", "kill-archiver"} {
-		add(float64(i)+1.5, kind)
-	}
-	slices.SortStableFunc(plan, func(a, b PlannedFault) int { return cmp.Compare(a.At, b.At) })
 	return plan
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -200,7 +201,7 @@ func (l *Link) join(client, server net.Conn) {
 	}
 	requests, responses := io.Reader(client), io.Reader(server)
 	if l.kafka {
-		requests, responses = rewriteAddresses(requests, responses, l.Address())
+		requests, responses = rewriteAddresses(requests, responses, netip.MustParseAddrPort(l.Address()))
 	}
 	near, far := w.ends()
 	var all sync.WaitGroup

@@ -160,11 +160,12 @@ func (r *Result) goodRejected() string {
 			good += outcome.Sent
 		}
 	}
-	text := fmt.Sprintf("%d of %d", r.Excused(), good)
+	total, reasons := 0, ""
 	for _, reason := range slices.Sorted(maps.Keys(r.Load.GoodRejected)) {
-		text += fmt.Sprintf(", %s %d", reason, r.Load.GoodRejected[reason])
+		total += r.Load.GoodRejected[reason]
+		reasons += fmt.Sprintf(", %s %d", reason, r.Load.GoodRejected[reason])
 	}
-	return text
+	return fmt.Sprintf("%d of %d", total, good) + reasons
 }
 
 // Excused counts payments whose outcome faults changed, as they may.

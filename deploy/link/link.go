@@ -196,9 +196,10 @@ func (l *Link) join(client, server net.Conn) {
 	defer l.leave(client)
 	defer l.leave(server)
 	w := newWire(l, lineBytesMax)
-	if !l.enterWire(w) {
+	if w.stays = true; !l.enterWire(w) {
 		return
 	}
+	defer l.leaveWire(w)
 	requests, responses := io.Reader(client), io.Reader(server)
 	if l.kafka {
 		requests, responses = rewriteAddresses(requests, responses, netip.MustParseAddrPort(l.Address()))

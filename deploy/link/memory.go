@@ -116,6 +116,7 @@ const (
 type wire struct {
 	link     *Link // nil: none
 	bytesMax int   // in each direction, written and not yet read
+	stays    bool  // it leaves its link not when the client closes it, but when all has arrived
 
 	mu         sync.Mutex
 	directions [2]direction
@@ -271,12 +272,11 @@ func (c *memoryConn) failed(op string, err error) error {
 func (c *memoryConn) Close() error {
 	c.mu.Lock()
 	c.isClosed, c.directions[c.out].isEnded, c.directions[c.in].isUnread = true, true, true
-	bothAre := c.directions[c.in].isEnded // until then a link that is whole again must wake the other end
 	c.read.stop()
 	c.write.stop()
 	c.wake()
 	c.mu.Unlock()
-	if c.link != nil && bothAre {
+	if c.link != nil && c.out == toServer && !c.stays {
 		c.link.leaveWire(c.wire)
 	}
 	return nil

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/report"
@@ -101,13 +99,7 @@ minute.`,
 		if err := report.WriteJSON(json, verdict); err != nil {
 			return err
 		}
-		var text strings.Builder
-		verdict.Write(&text)
-		said := text.String()
-		if term.IsTerminal(int(os.Stdout.Fd())) {
-			said = settings.Lines(said)
-		}
-		fmt.Print(said)
+		verdict.Write(os.Stdout)
 		if !verdict.Clean {
 			return errors.New("the audit failed")
 		}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,7 +116,7 @@ func (f *benchFlags) complete(config *bench.Config) error {
 	if err := errors.Join(
 		badMix,
 		bench.CheckParts(config.Parts),
-		settings.InRange("--engines", config.Engines, 1, 16),
+		settings.InRange("--engines", config.Engines, 1, enginesMax),
 		settings.InRange("--runs", config.Passes, 1, 100),
 		settings.InRange("--payments", config.Payments, 1, paymentsMax),
 		settings.InRange("--overload-payments", config.OverloadPayments, 1000, paymentsMax),
@@ -141,28 +140,14 @@ func (f *benchFlags) complete(config *bench.Config) error {
 	if config.Environment, err = variablesByProcess(f.set); err != nil {
 		return err
 	}
-	program, err := os.Executable()
-	if err != nil {
+	if config.BinDir, err = programs(); err != nil {
 		return err
 	}
 	root, err := stack.RepoRoot()
 	if err != nil {
 		return err
 	}
-	config.BinDir, config.Dir = filepath.Dir(program), filepath.Join(root, ".stack", "bench")
+	config.Dir = filepath.Join(root, ".stack", "bench")
 	config.Profiles = filepath.Join(root, ".stack", "profiles")
 	return nil
-}
-
-// variablesByProcess reads PROCESS:NAME=value.
-func variablesByProcess(texts []string) (map[string][]string, error) {
-	variables := map[string][]string{}
-	for _, text := range texts {
-		process, variable, ok := strings.Cut(text, ":")
-		if !ok || process == "" || !strings.Contains(variable, "=") {
-			return nil, fmt.Errorf("--env holds %q: it must be PROCESS:NAME=value, like clearing-engine:LEDGER_REQUEST_PAUSE=0s", text)
-		}
-		variables[process] = append(variables[process], variable)
-	}
-	return variables, nil
 }

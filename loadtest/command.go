@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ const (
 	rateMax        = 200_000
 	paymentsMax    = 100_000_000
 	outstandingMax = 10_000_000
+	enginesMax     = 16
 )
 
 // started reports that arguments and environment were good. An error after that is not bad
@@ -65,6 +67,25 @@ func reasons(codes []string) ([]pix.Reason, error) {
 		all = append(all, reason)
 	}
 	return all, nil
+}
+
+// variablesByProcess reads PROCESS:NAME=value.
+func variablesByProcess(texts []string) (map[string][]string, error) {
+	variables := map[string][]string{}
+	for _, text := range texts {
+		process, variable, ok := strings.Cut(text, ":")
+		if !ok || process == "" || !strings.Contains(variable, "=") {
+			return nil, fmt.Errorf("--env holds %q: it must be PROCESS:NAME=value, like clearing-engine:LEDGER_REQUEST_PAUSE=0s", text)
+		}
+		variables[process] = append(variables[process], variable)
+	}
+	return variables, nil
+}
+
+// programs returns the folder of all programs: that of this one.
+func programs() (string, error) {
+	program, err := os.Executable()
+	return filepath.Dir(program), err
 }
 
 // reach returns how to connect to Kafka, after it answered once. Fail early: with bad

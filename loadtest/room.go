@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/liquida/liquida/deploy/docker"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/load"
@@ -58,7 +56,7 @@ func (e *roomEnvironment) Validate() error {
 }
 
 func roomCommand() *cobra.Command {
-	var dir, on string
+	var dir string
 	environment := &roomEnvironment{}
 	command := &cobra.Command{
 		Use:   "room",
@@ -67,40 +65,22 @@ func roomCommand() *cobra.Command {
 		Long: `Serves one page that shows payments as they flow between banks, whether the money is right, and
 every process. With --dir it has buttons that kill, freeze and start the processes of that stack,
 and a slider for the load. make up and make demo start it; its URL holds a token, without which
-nobody looks or acts. With --on compose it does so with the containers that docker compose has
-started on this machine. It calls the docker command in the folder of the compose file, or with
-COMPOSE_FILE, takes keys and passwords from the bootstrap's volumes, and needs Linux: it reads the
-services' metrics at the containers' own addresses.
+nobody looks or acts. Without --dir it only shows.
 
 The light is a live audit with ids and laws of its own. It takes at most its part of
 the time of the ledger that is for reads (LEDGER_READ_SHARE).
 It is red once money was wrong, amber while it does not know, and green otherwise.`,
-		Example: "  loadtest room --dir .stack\n  loadtest room --on compose\n  loadtest room    # shows, and has no buttons",
+		Example: "  loadtest room --dir .stack\n  loadtest room    # shows, and has no buttons",
 	}
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
 	command.Flags().StringVar(&dir, "dir", "", "the `folder` of the stack whose processes it shows and breaks; empty: none")
-	command.Flags().StringVar(&on, "on", onLocal, "what it shows and breaks: "+onLocal+", the stack of --dir, or "+onCompose+", the one of this folder's compose file (or COMPOSE_FILE's)")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if on != onLocal && on != onCompose {
-			return fmt.Errorf("--on is %q: it must be %s or %s", on, onLocal, onCompose)
-		}
-		if on == onCompose && dir != "" {
-			return fmt.Errorf("--dir is %q: with --on compose there is none", dir)
-		}
 		if err := settings.Parse(environment); err != nil {
 			return err
 		}
 		started = true
 		var processes room.Processes
-		switch {
-		case on == onCompose:
-			found, err := environment.compose(command.Context())
-			if err != nil {
-				return err
-			}
-			defer os.RemoveAll(found.secrets)
-			processes = found.processes
-		case dir != "":
+		if dir != "" {
 			processes = stack.Attach(dir)
 		}
 		return serveRoom(command.Context(), environment, processes)
@@ -131,7 +111,7 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 		Stream: environment.Stream, Ledger: client, Light: audit.Light, Population: environment.Population, Telemetry: environment.Telemetry, Log: log,
 	}
 	if processes == nil {
-		config.ReadOnly = "this room only shows: start it with --dir or --on compose for buttons"
+		config.ReadOnly = "this room only shows: start it with --dir for buttons"
 	} else {
 		config.Stack = processes
 		if config.Load, err = environment.load(); err != nil {
@@ -176,47 +156,6 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 	err = r.Run(ctx)
 	both.Wait()
 	return err
-}
-
-// composed is a clearing house in containers. secrets is a folder with keys and passwords, which the
-// caller removes.
-type composed struct {
-	processes *docker.Attached
-	secrets   string
-}
-
-// compose finds the containers, and sets how this machine reaches them.
-func (e *roomEnvironment) compose(ctx context.Context) (found composed, err error) {
-	if found.processes, err = docker.Attach(ctx); err != nil {
-		return found, err
-	}
-	published := func(name, port string) string {
-		at, failed := found.processes.Published(ctx, name, port)
-		err = errors.Join(err, failed)
-		return at
-	}
-	e.Stream.Brokers = []string{published(stack.Broker, docker.KafkaPort)}
-	e.SimulatorURL = "http://" + published(stack.Simulator, docker.SimulatorPort)
-	if err != nil {
-		return found, err
-	}
-	if e.Ledger.Addresses, err = found.processes.LedgerAddresses(ctx); err != nil {
-		return found, err
-	}
-	if found.secrets, err = os.MkdirTemp("", "liquida-room-"); err != nil {
-		return found, err
-	}
-	folder := func(name string) string { return filepath.Join(found.secrets, name) }
-	for name, from := range map[string]string{"room": "/keys/kafka/room", "loadtest": "/keys/kafka/loadtest", "clients": "/keys/clients"} {
-		if err := docker.CopyFromBootstrap(ctx, from, folder(name)); err != nil {
-			return found, errors.Join(err, os.RemoveAll(found.secrets))
-		}
-	}
-	// The room itself may write to no topic; this is for the load that it sends on request.
-	e.Stream.SASLUser, e.Stream.SASLPasswordFile = "room", filepath.Join(folder("room"), "password")
-	e.LoadUser, e.LoadPassword = "loadtest", filepath.Join(folder("loadtest"), "password")
-	e.KeysDir = folder("clients")
-	return found, nil
 }
 
 // load is how the room sends: payments of every kind that a bank answers at once, because others would

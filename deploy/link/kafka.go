@@ -2,11 +2,9 @@ package link
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"strconv"
+	"net/netip"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -18,23 +16,16 @@ const frameBytesMax = 128 << 20
 
 // rewriteAddresses returns the two directions of a connection to Kafka. It changes only the
 // responses that name the broker's address: they name the link's.
-func rewriteAddresses(requests, responses io.Reader, address string) (io.Reader, io.Reader) {
-	host, portText, err := net.SplitHostPort(address)
-	port, portErr := strconv.Atoi(portText)
-	if err = errors.Join(err, portErr); err != nil {
-		panic(fmt.Sprintf("the link listens on %q: %v", address, err)) // never: it is a listener's own address
-	}
-	i := &addressRewriter{host: host, port: int32(port), pending: map[int32]request{}}
+func rewriteAddresses(requests, responses io.Reader, address netip.AddrPort) (io.Reader, io.Reader) {
+	i := &addressRewriter{host: address.Addr().String(), port: int32(address.Port())}
 	return &frames{from: requests, change: i.request}, &frames{from: responses, change: i.response}
 }
 
 // addressRewriter remembers the requests whose responses hold addresses.
 type addressRewriter struct {
-	host string
-	port int32
-
-	mu      sync.Mutex
-	pending map[int32]request // by correlation id
+	host    string
+	port    int32
+	pending sync.Map // by correlation id: a request
 }
 
 type request struct{ key, version int16 }
@@ -46,10 +37,8 @@ func (i *addressRewriter) request(frame []byte) ([]byte, error) {
 	}
 	r := request{int16(binary.BigEndian.Uint16(frame)), int16(binary.BigEndian.Uint16(frame[2:]))}
 	switch kmsg.Key(r.key) {
-	case kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster:
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.pending[int32(binary.BigEndian.Uint32(frame[4:]))] = r
+	case kmsg.Metadata, kmsg.FindCoordinator: // nobody here asks to describe the cluster
+		i.pending.Store(binary.BigEndian.Uint32(frame[4:]), r)
 	}
 	return frame, nil
 }
@@ -59,14 +48,11 @@ func (i *addressRewriter) response(frame []byte) ([]byte, error) {
 	if len(frame) < 4 {
 		return nil, fmt.Errorf("a response of %d bytes", len(frame))
 	}
-	correlation := int32(binary.BigEndian.Uint32(frame))
-	i.mu.Lock()
-	r, holdsAddresses := i.pending[correlation]
-	delete(i.pending, correlation)
-	i.mu.Unlock()
+	asked, holdsAddresses := i.pending.LoadAndDelete(binary.BigEndian.Uint32(frame))
 	if !holdsAddresses {
 		return frame, nil
 	}
+	r := asked.(request) //nolint:forcetypeassert // nothing else is stored
 	response := kmsg.ResponseForKey(r.key)
 	response.SetVersion(r.version)
 	header, body := frame[:4], frame[4:]
@@ -83,10 +69,6 @@ func (i *addressRewriter) response(frame []byte) ([]byte, error) {
 	}
 	switch response := response.(type) {
 	case *kmsg.MetadataResponse:
-		for b := range response.Brokers {
-			response.Brokers[b].Host, response.Brokers[b].Port = i.host, i.port
-		}
-	case *kmsg.DescribeClusterResponse:
 		for b := range response.Brokers {
 			response.Brokers[b].Host, response.Brokers[b].Port = i.host, i.port
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -42,19 +43,17 @@ type Link struct {
 	kafka    bool
 	handlers sync.WaitGroup
 
-	mu      sync.Mutex
-	state   State
-	delay   time.Duration
-	changed chan struct{} // closed at the next change of state
-	closed  bool
-	open    map[net.Conn]struct{}
-	wires   map[*wire]struct{} // in memory
+	mu     sync.Mutex
+	state  State
+	delay  time.Duration
+	closed bool
+	open   map[net.Conn]struct{}
+	wires  map[*wire]struct{} // in memory
 }
 
 const (
-	bufferBytes    = 64 << 10
 	connectTimeout = 5 * time.Second
-	connectionsMax = 1000
+	connectionsMax = 3000 // a client is one, its server another, and the wire between them
 )
 
 // Listen opens a whole link to a server that speaks anything over TCP.
@@ -75,7 +74,7 @@ func listen(server string, kafka bool) (*Link, error) {
 }
 
 func newLink() *Link {
-	return &Link{changed: make(chan struct{}), open: map[net.Conn]struct{}{}, wires: map[*wire]struct{}{}}
+	return &Link{open: map[net.Conn]struct{}{}, wires: map[*wire]struct{}{}}
 }
 
 // errCut is what TCP says where nobody listens.
@@ -88,8 +87,6 @@ func (l *Link) Address() string { return l.listener.Addr().String() }
 func (l *Link) Set(state State, delay time.Duration) {
 	l.mu.Lock()
 	l.state, l.delay = state, delay
-	close(l.changed)
-	l.changed = make(chan struct{})
 	if state == Cut {
 		l.closeAll()
 	}
@@ -109,7 +106,6 @@ func (l *Link) Close() {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
-		close(l.changed)
 		if l.listener != nil {
 			l.listener.Close()
 		}
@@ -191,86 +187,38 @@ func (l *Link) carry(client net.Conn) {
 	l.join(client, server)
 }
 
-// join copies data between a client and the server until one side ends.
+// lineBytesMax bounds what is under way in one direction: as much as on a long line, so that a delay costs latency,
+// not throughput.
+const lineBytesMax = 16 << 20
+
+// join copies data between a client and the server until one side ends. Between them is a wire, as of a link in memory.
 func (l *Link) join(client, server net.Conn) {
 	defer l.leave(client)
 	defer l.leave(server)
+	w := newWire(l, lineBytesMax)
+	if w.stays = true; !l.enterWire(w) {
+		return
+	}
+	defer l.leaveWire(w)
 	requests, responses := io.Reader(client), io.Reader(server)
 	if l.kafka {
-		requests, responses = rewriteAddresses(requests, responses, l.Address())
+		requests, responses = rewriteAddresses(requests, responses, netip.MustParseAddrPort(l.Address()))
 	}
-	var both sync.WaitGroup
-	pump := func(to net.Conn, from io.Reader, isResponse bool) {
-		// The end of one direction ends both: Kafka and TigerBeetle use no half-closed
-		// connections, and no direction may outlive the other.
-		defer client.Close()
-		defer server.Close()
-		l.pump(to, from, isResponse)
-	}
-	both.Go(func() { pump(server, requests, false) })
-	both.Go(func() { pump(client, responses, true) })
-	both.Wait()
-}
-
-// chunk is data that came at an instant.
-type chunk struct {
-	data []byte
-	at   time.Time
-}
-
-// chunksMax bounds what is under way in one direction: as much as a buffer each.
-const chunksMax = 256
-
-// pump reads while earlier data still waits, as a long line would: a delay costs latency, not throughput.
-func (l *Link) pump(to io.Writer, from io.Reader, isResponse bool) {
-	chunks, ended := make(chan chunk, chunksMax), make(chan struct{})
-	defer close(ended)
-	go func() {
-		defer close(chunks)
-		buffer := make([]byte, bufferBytes)
-		for {
-			n, err := from.Read(buffer)
-			if n > 0 {
-				select {
-				case chunks <- chunk{slices.Clone(buffer[:n]), time.Now()}:
-				case <-ended:
-					return
-				}
+	near, far := w.ends()
+	var all sync.WaitGroup
+	// The end of one direction ends both: Kafka and TigerBeetle use no half-closed connections, and no direction
+	// may outlive the other.
+	carry := func(to io.Writer, from io.Reader, ends ...io.Closer) {
+		all.Go(func() {
+			_, _ = io.Copy(to, from) // each end of a connection is as good as any other
+			for _, end := range ends {
+				end.Close()
 			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	for c := range chunks {
-		if !l.await(isResponse, c.at) {
-			return
-		}
-		if _, err := to.Write(c.data); err != nil {
-			return
-		}
+		})
 	}
-}
-
-// await returns when data that came at an instant may pass, or false if the link closed.
-func (l *Link) await(isResponse bool, came time.Time) bool {
-	for {
-		l.mu.Lock()
-		state, delay, changed, closed := l.state, l.delay, l.changed, l.closed
-		l.mu.Unlock()
-		switch {
-		case closed:
-			return false
-		case state == Slow:
-			select {
-			case <-time.After(time.Until(came.Add(delay))):
-				return true
-			case <-changed: // another state
-			}
-		case state == Stalled, state == HalfOpen && isResponse:
-			<-changed
-		default:
-			return true
-		}
-	}
+	carry(near, requests, near)
+	carry(server, far, server, far)
+	carry(far, responses, far)
+	carry(client, near, client, near)
+	all.Wait()
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-// echo is a server that answers what it is told, and tells what it was told.
-func echo(t *testing.T) (address string, told <-chan byte) {
+// echo is a server that answers what it is told, and tells what it was told. It returns a link to it.
+func echo(t *testing.T) (l *Link, told <-chan byte) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Must(t, err)
@@ -45,34 +45,25 @@ func echo(t *testing.T) (address string, told <-chan byte) {
 			}()
 		}
 	}()
-	return listener.Addr().String(), heard
-}
-
-func open(t *testing.T, server string) *Link {
-	t.Helper()
-	l, err := Listen(server)
+	l, err = Listen(listener.Addr().String())
 	kit.Must(t, err)
 	t.Cleanup(l.Close)
-	return l
+	return l, heard
 }
 
-func dial(t *testing.T, l *Link) net.Conn {
+// say connects and says something.
+func say(t *testing.T, l *Link, b byte) net.Conn {
 	t.Helper()
 	connection, err := net.Dial("tcp", l.Address())
 	kit.Must(t, err)
 	t.Cleanup(func() { connection.Close() })
+	_, _ = connection.Write([]byte{b})
 	return connection
 }
 
-func say(t *testing.T, connection net.Conn, b byte) {
-	t.Helper()
-	kit.Must(t, kit.ErrorOf(connection.Write([]byte{b})))
-}
-
 // hear waits for an answer for as long as the patience says.
-func hear(t *testing.T, connection net.Conn, patience time.Duration) (byte, error) {
-	t.Helper()
-	kit.Must(t, connection.SetReadDeadline(time.Now().Add(patience)))
+func hear(connection net.Conn, patience time.Duration) (byte, error) {
+	_ = connection.SetReadDeadline(time.Now().Add(patience))
 	var one [1]byte
 	_, err := io.ReadFull(connection, one[:])
 	return one[0], err
@@ -83,85 +74,28 @@ const (
 	short = 200 * time.Millisecond
 )
 
-func hears(t *testing.T, connection net.Conn, want byte) {
-	t.Helper()
-	if got, err := hear(t, connection, long); got != want || err != nil {
-		t.Errorf("heard %q, %v; want %q", got, err, want)
+// A cut link closes connections and refuses new ones; the last of a client that has gone passes a stalled one later.
+func TestLink(t *testing.T) {
+	l, told := echo(t)
+	connection := say(t, l, 'a')
+	if got, err := hear(connection, long); got != 'a' || err != nil || <-told != 'a' {
+		t.Errorf("heard %q, %v", got, err)
 	}
-}
-
-func isClosed(t *testing.T, connection net.Conn) {
-	t.Helper()
-	if _, err := hear(t, connection, long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection is not closed: %v", err)
-	}
-}
-
-func TestWholeLinkPasses(t *testing.T) {
-	server, _ := echo(t)
-	connection := dial(t, open(t, server))
-	say(t, connection, 'a')
-	hears(t, connection, 'a')
-}
-
-func TestCutLinkClosesAndRefuses(t *testing.T) {
-	server, _ := echo(t)
-	l := open(t, server)
-	connection := dial(t, l)
-	say(t, connection, 'a')
-	hears(t, connection, 'a')
 	l.Set(Cut, 0)
-	isClosed(t, connection)
-	isClosed(t, dial(t, l))
-	l.Set(Whole, 0)
-	again := dial(t, l)
-	say(t, again, 'b')
-	hears(t, again, 'b')
-}
-
-func TestHalfOpenLinkHoldsAnswers(t *testing.T) {
-	server, told := echo(t)
-	l := open(t, server)
-	connection := dial(t, l)
-	l.Set(HalfOpen, 0)
-	say(t, connection, 'a')
-	select {
-	case <-told:
-	case <-time.After(long):
-		t.Fatal("the request did not reach the server")
+	for _, cut := range []net.Conn{connection, say(t, l, 'b')} {
+		if _, err := hear(cut, long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the connection is not closed: %v", err)
+		}
 	}
-	if got, err := hear(t, connection, short); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("heard %q, %v: the answer must be held", got, err)
-	}
-	l.Set(Whole, 0)
-	hears(t, connection, 'a')
-}
-
-func TestStalledLinkHoldsRequests(t *testing.T) {
-	server, told := echo(t)
-	l := open(t, server)
-	connection := dial(t, l)
 	l.Set(Stalled, 0)
-	say(t, connection, 'a')
-	select {
-	case <-told:
-		t.Error("the request reached the server")
-	case <-time.After(short):
+	held := say(t, l, 'c')
+	say(t, l, 'd').Close()
+	if got, err := hear(held, short); !errors.Is(err, os.ErrDeadlineExceeded) || len(told) > 0 {
+		t.Errorf("heard %q, %v: all must be held", got, err)
 	}
 	l.Set(Whole, 0)
-	hears(t, connection, 'a')
-}
-
-func TestSlowLinkDelaysBothWays(t *testing.T) {
-	server, _ := echo(t)
-	l := open(t, server)
-	l.Set(Slow, short)
-	connection := dial(t, l)
-	began := time.Now()
-	say(t, connection, 'a')
-	hears(t, connection, 'a')
-	if took := time.Since(began); took < 2*short {
-		t.Errorf("the answer took %v, both ways together must take %v", took, 2*short)
+	if got, err := hear(held, long); got != 'c' || err != nil || <-told+<-told != 'c'+'d' {
+		t.Errorf("heard %q, %v, and the server was not told all", got, err)
 	}
 }
 

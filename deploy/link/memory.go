@@ -53,14 +53,11 @@ func (n *Network) dial(ctx context.Context, network, address string, l *Link) (n
 	listener := n.listeners[port]
 	n.mu.Unlock()
 	refused := &net.OpError{Op: "dial", Net: network, Addr: memoryAddress(address), Err: errCut}
-	w := &wire{link: l}
-	for d := range w.directions {
-		w.directions[d].changed.L = &w.mu
-	}
+	w := newWire(l, memoryBytesMax)
 	if listener == nil || l != nil && !l.enterWire(w) {
 		return nil, refused
 	}
-	client, server := &memoryConn{wire: w, in: toClient, out: toServer}, &memoryConn{wire: w, in: toServer, out: toClient}
+	client, server := w.ends()
 	select {
 	case listener.accepted <- server:
 		return client, nil
@@ -70,6 +67,7 @@ func (n *Network) dial(ctx context.Context, network, address string, l *Link) (n
 		err = ctx.Err()
 	}
 	client.Close()
+	server.Close()
 	return nil, err
 }
 
@@ -116,11 +114,25 @@ const (
 
 // wire is a connection: what both ends share.
 type wire struct {
-	link *Link // nil: none
+	link     *Link // nil: none
+	bytesMax int   // in each direction, written and not yet read
+	stays    bool  // it leaves its link not when the client closes it, but when all has arrived
 
 	mu         sync.Mutex
 	directions [2]direction
 	isCut      bool
+}
+
+func newWire(l *Link, bytesMax int) *wire {
+	w := &wire{link: l, bytesMax: bytesMax}
+	for d := range w.directions {
+		w.directions[d].changed.L = &w.mu
+	}
+	return w
+}
+
+func (w *wire) ends() (client, server *memoryConn) {
+	return &memoryConn{wire: w, in: toClient, out: toServer}, &memoryConn{wire: w, in: toServer, out: toClient}
 }
 
 // direction carries data one way.
@@ -138,8 +150,8 @@ type segment struct {
 	data []byte
 }
 
-// directionBytesMax bounds what is written and not yet read.
-const directionBytesMax = 256 << 10
+// memoryBytesMax bounds what is under way in memory.
+const memoryBytesMax = 256 << 10
 
 func (w *wire) wake() {
 	for d := range w.directions {
@@ -162,14 +174,6 @@ func (w *wire) linkChanged() {
 	w.wake()
 }
 
-// passes returns how long data takes in a direction, and whether the link lets any through now.
-func (w *wire) passes(direction int) (delay time.Duration, isOpen bool) {
-	if w.link == nil {
-		return 0, true
-	}
-	return w.link.passes(direction == toClient)
-}
-
 // memoryConn is one end of a wire.
 type memoryConn struct {
 	*wire
@@ -188,6 +192,12 @@ type deadline struct {
 
 func (d *deadline) isPast() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
+func (d *deadline) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
 func (c *memoryConn) Read(bytes []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +211,7 @@ func (c *memoryConn) Read(bytes []byte) (int, error) {
 		case c.read.isPast():
 			return 0, c.failed("read", os.ErrDeadlineExceeded)
 		}
-		delay, isOpen := c.passes(c.in)
+		delay, isOpen := c.link.passes(c.in)
 		switch {
 		case isOpen && len(in.data) > 0:
 			if early := delay - time.Since(in.data[0].at); early > 0 {
@@ -210,7 +220,7 @@ func (c *memoryConn) Read(bytes []byte) (int, error) {
 				c.mu.Lock()
 				continue
 			}
-			return in.take(bytes), nil
+			return in.take(bytes, c.bytesMax), nil
 		case isOpen && in.isEnded:
 			return 0, io.EOF
 		}
@@ -219,12 +229,12 @@ func (c *memoryConn) Read(bytes []byte) (int, error) {
 }
 
 // take moves the oldest data out.
-func (d *direction) take(bytes []byte) int {
+func (d *direction) take(bytes []byte, bytesMax int) int {
 	n := copy(bytes, d.data[0].data)
 	if d.data[0].data = d.data[0].data[n:]; len(d.data[0].data) == 0 {
 		d.data = slices.Delete(d.data, 0, 1)
 	}
-	if d.bytes -= n; d.bytes+n > directionBytesMax {
+	if d.bytes -= n; d.bytes+n > bytesMax {
 		d.changed.Broadcast()
 	}
 	return n
@@ -242,7 +252,7 @@ func (c *memoryConn) Write(bytes []byte) (int, error) {
 			return 0, c.failed("write", os.NewSyscallError("write", syscall.EPIPE))
 		case c.write.isPast():
 			return 0, c.failed("write", os.ErrDeadlineExceeded)
-		case out.bytes <= directionBytesMax:
+		case out.bytes <= c.bytesMax:
 			if len(bytes) > 0 {
 				out.data = append(out.data, segment{time.Now(), slices.Clone(bytes)})
 				out.bytes += len(bytes)
@@ -261,16 +271,12 @@ func (c *memoryConn) failed(op string, err error) error {
 // Close closes this end. The other one still reads what was written.
 func (c *memoryConn) Close() error {
 	c.mu.Lock()
-	wasClosed := c.isClosed
 	c.isClosed, c.directions[c.out].isEnded, c.directions[c.in].isUnread = true, true, true
-	for _, d := range []*deadline{&c.read, &c.write} {
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-	}
+	c.read.stop()
+	c.write.stop()
 	c.wake()
 	c.mu.Unlock()
-	if c.link != nil && c.out == toServer && !wasClosed {
+	if c.link != nil && c.out == toServer && !c.stays {
 		c.link.leaveWire(c.wire)
 	}
 	return nil
@@ -283,27 +289,18 @@ func (c *memoryConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-func (c *memoryConn) SetReadDeadline(t time.Time) error  { return c.setDeadline(&c.read, c.in, t) }
-func (c *memoryConn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.write, c.out, t) }
+func (c *memoryConn) SetReadDeadline(t time.Time) error  { return c.setDeadline(&c.read, t) }
+func (c *memoryConn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.write, t) }
 
-func (c *memoryConn) setDeadline(d *deadline, of int, t time.Time) error {
+func (c *memoryConn) setDeadline(d *deadline, t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isClosed {
 		return c.failed("set deadline", net.ErrClosed)
 	}
-	d.at = t
-	switch {
-	case t.IsZero():
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-	case d.isPast():
-		c.directions[of].changed.Broadcast()
-	case d.timer == nil:
+	d.stop()
+	if d.at = t; !t.IsZero() {
 		d.timer = time.AfterFunc(time.Until(t), c.linkChanged)
-	default:
-		d.timer.Reset(time.Until(t))
 	}
 	return nil
 }
@@ -336,14 +333,17 @@ func (l *Link) leaveWire(w *wire) {
 	delete(l.wires, w)
 }
 
-// passes returns how long data takes, and whether the link lets any through now.
-func (l *Link) passes(isResponse bool) (delay time.Duration, isOpen bool) {
+// passes returns how long data takes in a direction, and whether the link lets any through now.
+func (l *Link) passes(direction int) (delay time.Duration, isOpen bool) {
+	if l == nil {
+		return 0, true
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.state == Slow:
 		return l.delay, true
-	case l.state == Stalled, l.state == HalfOpen && isResponse:
+	case l.state == Stalled, l.state == HalfOpen && direction == toClient:
 		return 0, false
 	}
 	return 0, true

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -143,7 +142,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			if written += n; errors.Is(err, os.ErrDeadlineExceeded) {
 				break
 			}
-			if err != nil || written > 2*directionBytesMax {
+			if err != nil || written > 2*memoryBytesMax {
 				t.Fatalf("%d bytes are written: %v", written, err)
 			}
 		}
@@ -156,21 +155,15 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestMemoryPortIsTakenUntilItsListenerCloses(t *testing.T) {
 	var network Network
-	listener, err := network.Listen("tcp", "localhost:80")
-	kit.Must(t, err)
-	if _, err := network.Listen("tcp", "127.0.0.1:80"); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("the port is taken: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := network.DialContext(ctx, "tcp", "localhost:80"); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody accepts: %v", err)
-	}
-	listener.Close()
-	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the listener is closed: %v", err)
-	}
-	if _, err := network.Listen("tcp", "localhost:80"); err != nil {
-		t.Error(err)
+	for range 2 {
+		listener, err := network.Listen("tcp", "localhost:80")
+		kit.Must(t, err)
+		if _, err := network.Listen("tcp", "127.0.0.1:80"); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("the port is taken: %v", err)
+		}
+		listener.Close()
+		if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the listener is closed: %v", err)
+		}
 	}
 }

@@ -121,12 +121,6 @@ type sight struct {
 	cpu    time.Duration // of a processor, since its start
 }
 
-// Usage returns the resident memory, in bytes, and the processor time of a process of this machine.
-func Usage(pid int) (memory int64, cpu time.Duration) {
-	seen := look(pid)
-	return seen.memory, seen.cpu
-}
-
 // look returns what the kernel shows of a process. One that it does not show has just ended.
 func look(pid int) sight {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

@@ -56,9 +56,17 @@ type followed struct {
 }
 
 // steps are the times of a payment's records; zero: not seen.
-type steps struct {
-	intended, ordered, asked, answered, reported, told time.Time
-}
+type steps [6]time.Time
+
+// The records of a payment, in their order. A part of the budget is the time between two of them.
+const (
+	intendedAt = iota
+	orderedAt
+	askedAt
+	answeredAt
+	reportedAt
+	toldAt
+)
 
 func follow(payments int) *followed {
 	return &followed{each: uint64(payments/budgetSample) + 1, of: map[string]*steps{}} //nolint:gosec // positive
@@ -76,7 +84,7 @@ func (f *followed) sending(id pix.EndToEndID) {
 	if f != nil && f.takes(id.String()) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.of[id.String()] = &steps{intended: intended(id)}
+		f.of[id.String()] = &steps{intended(id)}
 	}
 }
 
@@ -87,21 +95,17 @@ func (f *followed) told(id string, reported, now time.Time) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s := f.of[id]; s != nil && s.told.IsZero() {
-		s.reported, s.told = reported, now
+	if s := f.of[id]; s != nil && s[toldAt].IsZero() {
+		s[reportedAt], s[toldAt] = reported, now
 	}
 }
 
 // budget reads what else Kafka tells about the payments, of which all took this on average. The topics stand still.
 func (f *followed) budget(ctx context.Context, kafka stream.Config, wholeMs float64) (*Budget, error) {
-	for topic, at := range map[string]func(*steps) *time.Time{
-		stream.Payments:               func(s *steps) *time.Time { return &s.ordered },
-		stream.AuthorizationRequests:  func(s *steps) *time.Time { return &s.asked },
-		stream.AuthorizationResponses: func(s *steps) *time.Time { return &s.answered },
-	} {
+	for topic, at := range map[string]int{stream.Payments: orderedAt, stream.AuthorizationRequests: askedAt, stream.AuthorizationResponses: answeredAt} {
 		err := stream.ReadTopic(ctx, kafka, topic, func(r *kgo.Record) {
-			if s := f.of[string(r.Key)]; s != nil && (at(s).IsZero() || r.Timestamp.Before(*at(s))) {
-				*at(s) = r.Timestamp
+			if s := f.of[string(r.Key)]; s != nil && (s[at].IsZero() || r.Timestamp.Before(s[at])) {
+				s[at] = r.Timestamp
 			}
 		})
 		if err != nil {
@@ -110,17 +114,16 @@ func (f *followed) budget(ctx context.Context, kafka stream.Config, wholeMs floa
 	}
 	b, sums := &Budget{WholeMs: wholeMs}, make([]time.Duration, len(budgetParts))
 	for _, s := range f.of {
-		if s.told.IsZero() {
+		if s[toldAt].IsZero() {
 			continue // it did not settle
 		}
 		b.Settled++
-		if s.ordered.IsZero() || s.asked.IsZero() || s.answered.IsZero() {
+		if s[orderedAt].IsZero() || s[askedAt].IsZero() || s[answeredAt].IsZero() {
 			continue
 		}
 		b.Payments++
-		at := []time.Time{s.intended, s.ordered, s.asked, s.answered, s.reported, s.told}
 		for i := range sums {
-			sums[i] += at[i+1].Sub(at[i])
+			sums[i] += s[i+1].Sub(s[i])
 		}
 	}
 	for i, name := range budgetParts {

@@ -8,74 +8,62 @@ import (
 	"github.com/liquida/liquida/platform/host"
 )
 
-// Counters sums up what the engines counted. A killed engine loses what it counted since the
-// last reading, so each is a lower bound.
-type Counters struct {
-	Reached       bool    `json:"reached"` // whether any engine could be read
-	Redelivered   float64 `json:"redelivered"`
-	Joined        float64 `json:"joined"`
-	Skipped       float64 `json:"skipped"`
-	AnswersUsed   float64 `json:"answers_used"`
-	AnswersLate   float64 `json:"answers_late"`
-	AnswersOdd    float64 `json:"answers_unknown"`
-	AnswersForged float64 `json:"answers_invalid"`
-}
+// Counters sums up what the engines counted, by the names below; nil: no engine could be read. A killed engine
+// loses what it counted since the last reading, so each is a lower bound.
+type Counters map[string]float64
 
-// fields maps counters of /metrics, each with the value of its label, to counters.
-func (c *Counters) fields() map[[2]string]*float64 {
-	const responses = "pix_authorization_responses_total"
-	return map[[2]string]*float64{
-		{"pix_payments_redelivered_total"}: &c.Redelivered,
-		{"pix_payments_joined_total"}:      &c.Joined,
-		{"pix_payments_skipped_total"}:     &c.Skipped,
-		{responses, "used"}:                &c.AnswersUsed,
-		{responses, "late"}:                &c.AnswersLate,
-		{responses, "unknown"}:             &c.AnswersOdd,
-		{responses, "invalid"}:             &c.AnswersForged,
-	}
-}
-
-// counterReader reads the engines regularly, because a killed engine forgets its counters.
-type counterReader struct {
-	before map[string]Counters // by engine
-	total  Counters
+// counted are counters of /metrics, each with the value of its label.
+var counted = map[string][2]string{
+	"redelivered":       {"pix_payments_redelivered_total"},
+	"joined":            {"pix_payments_joined_total"},
+	"skipped":           {"pix_payments_skipped_total"},
+	"responses_late":    {"pix_authorization_responses_total", "late"},
+	"responses_unknown": {"pix_authorization_responses_total", "unknown"},
 }
 
 const countEvery = 500 * time.Millisecond
 
-// run reads every engine until ctx ends, and once more. It ignores what engines counted
-// before.
-func (c *counterReader) run(ctx context.Context, engines func() map[string]string) {
-	c.before = map[string]Counters{}
+// readCounters reads every engine until ctx ends, and once more: often, because a killed engine forgets. It ignores
+// what engines counted before.
+func readCounters(ctx context.Context, engines func() []string) (total Counters) {
+	before := map[string]Counters{} // by engine
 	read := func() {
-		for name, url := range engines() {
-			c.ask(name, url)
+		for _, url := range engines() {
+			now := countersOf(url)
+			if now != nil && total == nil {
+				total = Counters{}
+			}
+			for name, value := range now {
+				total[name] += value
+				if earlier := before[url][name]; value >= earlier { // else it was restarted
+					total[name] -= earlier
+				}
+			}
+			if now != nil {
+				before[url] = now
+			}
 		}
 	}
 	read()
-	c.total = Counters{}
+	total = nil
 	for host.Sleep(ctx, countEvery) {
 		read()
 	}
 	read()
+	return total
 }
 
-func (c *counterReader) ask(name, url string) {
+// countersOf returns nothing of an engine that is down at the moment.
+func countersOf(url string) Counters {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	engine, err := meter.ReadEngines(ctx, []string{url})
 	if err != nil {
-		return // it is down at the moment
+		return nil
 	}
-	var now Counters
-	before := c.before[name]
-	earlier, total := before.fields(), c.total.fields()
-	for key, value := range now.fields() {
-		*value = engine.Labelled(key[0], key[1])
-		*total[key] += *value
-		if *value >= *earlier[key] { // else it was restarted
-			*total[key] -= *earlier[key]
-		}
+	now := Counters{}
+	for name, at := range counted {
+		now[name] = engine.Labelled(at[0], at[1])
 	}
-	c.before[name], c.total.Reached = now, true
+	return now
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/room"
 	"github.com/liquida/liquida/platform/host"
 )
@@ -29,38 +31,26 @@ const unknown = "unknown"
 func watchLight(ctx context.Context, url string) *Light {
 	seen := &Light{Seconds: map[string]int{}}
 	at, token, _ := strings.Cut(url, "#token=")
+	callers := load.NewCallers(at, map[string]string{stack.Room: token})
+	defer callers.Close()
 	for ; ctx.Err() == nil; host.Sleep(ctx, time.Second) {
-		light, err := lightOf(ctx, at, token)
+		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
+		answer, err := callers.Ask(asking, http.MethodGet, "api/picture?history=no", stack.Room, nil, http.StatusOK)
+		cancel()
+		var picture room.Picture
+		if err == nil {
+			err = json.Unmarshal(answer, &picture)
+		}
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
 			seen.Seconds[unknown]++
 		default:
-			seen.Seconds[light.Colour]++
-			if light.Colour == live.Red {
-				seen.Findings = light.Findings
+			seen.Seconds[picture.Light.Colour]++
+			if picture.Light.Colour == live.Red {
+				seen.Findings = picture.Light.Findings
 			}
 		}
 	}
 	return seen
-}
-
-func lightOf(ctx context.Context, url, token string) (light live.Light, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"api/picture?history=no", nil)
-	if err != nil {
-		return light, err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return light, err
-	}
-	defer response.Body.Close()
-	var picture room.Picture
-	if err := json.NewDecoder(response.Body).Decode(&picture); err != nil || response.StatusCode != http.StatusOK {
-		return light, fmt.Errorf("the control room responds %s: %w", response.Status, err)
-	}
-	return picture.Light, nil
 }

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 
@@ -9,25 +8,15 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// links are the network between the programs and their servers: one link for each pair. Only
-// processes of this machine can use them.
+// links are the network between the programs and their servers: one link for each pair.
 type links struct {
-	mu sync.Mutex
-	of map[string]*programLinks // by the program's process name
+	mu  sync.Mutex
+	all []opened
 }
 
-// programLinks are the links of one program.
-type programLinks struct {
-	kafka  []*link.Link
-	ledger []*link.Link // one for each server
-}
-
-// to returns the links to a destination.
-func (p *programLinks) to(d destination) []*link.Link {
-	if d == toKafka {
-		return p.kafka
-	}
-	return p.ledger
+type opened struct {
+	*link.Link
+	process, server string
 }
 
 // via opens the link from a program to a server (stack.Config.Via).
@@ -38,52 +27,36 @@ func (l *links) via(process, server, address string) (string, error) {
 	default:
 		return address, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	program := l.of[process]
-	if program == nil {
-		program = &programLinks{}
-		l.of[process] = program
-	}
-	listen, kept := link.Listen, &program.ledger
+	listen := link.Listen
 	if server == stack.Broker {
-		listen, kept = link.ListenKafka, &program.kafka
+		listen = link.ListenKafka
 	}
 	made, err := listen(address)
 	if err != nil {
 		return "", err
 	}
-	*kept = append(*kept, made)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, opened{made, process, server})
 	return made.Address(), nil
 }
 
-// between returns the links from a program to a destination.
-func (l *links) between(process string, d destination) ([]*link.Link, error) {
+// between returns the links from a program to the servers of a kind.
+func (l *links) between(process, kind string) (found []*link.Link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	program := l.of[process]
-	if program == nil || len(program.to(d)) == 0 {
-		return nil, fmt.Errorf("%s has no links to %s", process, d)
+	for _, o := range l.all {
+		if o.process == process && strings.HasPrefix(o.server, kind) {
+			found = append(found, o.Link)
+		}
 	}
-	return program.to(d), nil
+	return found
 }
 
 func (l *links) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, program := range l.of {
-		for _, one := range append(program.ledger, program.kafka...) {
-			one.Close()
-		}
+	for _, o := range l.all {
+		o.Close()
 	}
 }
-
-// destination is the server of a link.
-type destination int
-
-const (
-	toKafka destination = iota
-	toLedger
-)
-
-func (d destination) String() string { return [...]string{"Kafka", "the ledger"}[d] }

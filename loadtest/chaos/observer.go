@@ -18,14 +18,13 @@ type observer struct {
 	*answers.Observer
 	start time.Time
 
-	mu       sync.Mutex
-	settled  map[int32][]time.Duration // by partition: time of the report since the start
-	sent     map[int32][]time.Duration // when these payments should have been sent
-	rejected map[string]int            // by reason
+	mu      sync.Mutex
+	settled map[int32][]time.Duration // by partition: time of the report since the start
+	sent    map[int32][]time.Duration // when these payments should have been sent
 }
 
 func observe(ctx context.Context, kafka []kgo.Opt, judge *answers.Judge, start time.Time) (*observer, error) {
-	o := &observer{start: start, settled: map[int32][]time.Duration{}, sent: map[int32][]time.Duration{}, rejected: map[string]int{}}
+	o := &observer{start: start, settled: map[int32][]time.Duration{}, sent: map[int32][]time.Duration{}}
 	var err error
 	o.Observer, err = answers.Observe(ctx, kafka, judge, o.count)
 	return o, err
@@ -35,7 +34,6 @@ func (o *observer) count(r *kgo.Record, id pix.EndToEndID, outcome answers.Outco
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !outcome.Settled {
-		o.rejected[outcome.Reason]++
 		return
 	}
 	at := r.Timestamp.Sub(o.start)

@@ -46,17 +46,13 @@ func Plan(seed uint64, duration time.Duration, kinds []string) []PlannedFault {
 	return plan
 }
 
-// ParseScript reads faults at given times, like "12s kill-engine", separated by lines or
+// ParseScript reads faults at given times, like "12s kill-engine", separated by
 // commas. The seed decides everything random inside them.
 func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var plan []PlannedFault
-	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ',' }) {
-		line, _, _ = strings.Cut(line, "#")
+	for line := range strings.SplitSeq(text, ",") {
 		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
 		if len(fields) != 2 {
 			return nil, fmt.Errorf("script: %q must be a time and a fault, like \"12s kill-engine\"", line)
 		}
@@ -64,7 +60,7 @@ func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 		if err != nil || at < 0 {
 			return nil, fmt.Errorf("script: %q begins with %q: it must be a time like 12s", line, fields[0])
 		}
-		if _, err := kindsNamed(fields[1]); err != nil {
+		if _, err := parseKind(fields[1]); err != nil {
 			return nil, fmt.Errorf("script: %w", err)
 		}
 		plan = append(plan, PlannedFault{at, fields[1], random.Uint64()})
@@ -79,81 +75,85 @@ func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 // HourScript is the script that HourPlan stands for.
 const HourScript = "hour"
 
-// HourPlan kills an engine in every twelfth of the time, by turns to restart and to be taken over. Between two of
-// these a bank floods with reads, another with orders, operators act, a replica of the ledger is lost, and the broker
-// is killed.
-func HourPlan(seed uint64, duration time.Duration) []PlannedFault {
+// hour is what HourPlan injects: an engine is killed by turns to restart and to be taken over. Between two of these a
+// bank floods with reads, another with orders, operators act, a replica of the ledger is lost, services are killed.
+var hour = []string{
+	"kill-engine", "read-flood", "kill-engine-takeover", "acts",
+	"kill-engine", loseReplica, "kill-engine-takeover", "flood",
+	"kill-engine", "kill-broker", "kill-engine-takeover", "acts",
+	"kill-engine", "read-flood", "kill-engine-takeover", "kill-producer",
+	"kill-engine", "kill-bank", "kill-engine-takeover", "kill-archiver",
+	"kill-engine",
+}
+
+// HourPlan injects a fault in every twenty-fourth of the time but the first two and the last.
+func HourPlan(seed uint64, duration time.Duration) (plan []PlannedFault) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	var plan []PlannedFault
-	add := func(twelfths float64, kind string) {
-		plan = append(plan, PlannedFault{time.Duration(twelfths / 12 * float64(duration)), kind, random.Uint64()})
+	for i, kind := range hour {
+		plan = append(plan, PlannedFault{duration * time.Duration(i+2) / 24, kind, random.Uint64()})
 	}
-	for n := range 11 {
-		add(float64(n+1), []string{"kill-engine", "kill-engine-takeover"}[n%2])
-	}
-	for i, kind := range []string{"read-flood", "acts", loseReplica, "flood", "kill-broker", "acts", "read-flood", "kill-producer", "kill-bank", "kill-archiver"} {
-		add(float64(i)+1.5, kind)
-	}
-	slices.SortStableFunc(plan, func(a, b PlannedFault) int { return cmp.Compare(a.At, b.At) })
 	return plan
 }
 
-// ParseKinds reads "all", which leaves out what needs three servers of the ledger, or names of faults separated by
-// commas.
-func ParseKinds(text string) ([]string, error) {
-	if text == "all" {
-		var names []string
-		for _, k := range kinds {
-			if k.where != replicatedOnly {
-				names = append(names, k.name)
+// ParseKinds reads names of faults separated by commas, or "all" that the config can have and a ledger of one server
+// recovers from.
+func (c *Config) ParseKinds(text string) (names []string, err error) {
+	if text != "all" {
+		names = strings.Split(text, ",")
+		for _, name := range names {
+			if _, err := parseKind(name); err != nil {
+				return nil, err
 			}
 		}
 		return names, nil
 	}
-	return kindsNamed(strings.Split(text, ",")...)
-}
-
-// BareKinds returns the names of the faults that need neither links nor processes.
-func BareKinds() []string {
-	var names []string
 	for _, k := range kinds {
-		if k.where == anywhere {
+		if k.needs == nothing || k.needs == plainKafka && !c.Bare() {
 			names = append(names, k.name)
-		}
-	}
-	return names
-}
-
-// RefuseBare returns an error that names a fault that containers, or a secured Kafka, cannot have.
-func RefuseBare(plan []PlannedFault) error {
-	possible := BareKinds()
-	for _, planned := range plan {
-		if !slices.Contains(possible, planned.Kind) {
-			return fmt.Errorf("fault %q needs links or a stack of processes; in containers, or with a secured Kafka, the faults are %s", planned.Kind, strings.Join(possible, ", "))
-		}
-	}
-	return nil
-}
-
-func kindsNamed(names ...string) ([]string, error) {
-	for _, name := range names {
-		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
-			all, _ := ParseKinds("all")
-			return nil, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(all, ", "))
 		}
 	}
 	return names, nil
 }
 
-// Kinds describes every fault, for --help. A star marks those that containers cannot have.
+// CheckPlan returns an error that names a fault that the config cannot have.
+func (c *Config) CheckPlan() error {
+	for _, planned := range c.Plan {
+		if c.Bare() && kindNamed(planned.Kind).needs == plainKafka {
+			return fmt.Errorf("fault %q needs one broker without --kafka-locks", planned.Kind)
+		}
+	}
+	return nil
+}
+
+func parseKind(name string) (kind, error) {
+	var all []string
+	for _, k := range kinds {
+		if k.name == name {
+			return k, nil
+		}
+		all = append(all, k.name)
+	}
+	return kind{}, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(all, ", "))
+}
+
+// kindNamed returns a kind of a plan, which parseKind has checked.
+func kindNamed(name string) kind {
+	k, err := parseKind(name)
+	if err != nil {
+		panic(err) // never
+	}
+	return k
+}
+
+// Kinds describes every fault, for --help. A star marks those that a secured Kafka cannot have.
 func Kinds() string {
 	var text strings.Builder
 	for _, k := range kinds {
-		only := ""
-		if k.where != anywhere {
-			only = " *"
+		star := ""
+		if k.needs == plainKafka {
+			star = " *"
 		}
-		text.WriteString(settings.Beside(fmt.Sprintf("  %-22s ", k.name), k.meaning+only))
+		text.WriteString(settings.Beside(fmt.Sprintf("  %-22s ", k.name), k.meaning+star))
 	}
 	return text.String()
 }

@@ -29,14 +29,11 @@ func (r *Result) Page() report.Page {
 		report.Fact{Name: "from a fault until what waited was caught up, at most", Value: fmt.Sprintf("%.2f s", caughtUp)},
 		report.Fact{Name: "payments over HTTP, watched all along", Value: pix.Thousands(r.Clients)},
 		report.Fact{Name: "good payments rejected because of a fault", Value: fmt.Sprint(r.Excused())},
-		report.Fact{Name: "redelivered and absorbed, at least", Value: pix.Thousands(int64(r.Counters.Redelivered))})
+		report.Fact{Name: "redelivered and absorbed, at least", Value: pix.Thousands(int64(r.Counters["redelivered"]))})
 	p.Checks = append(p.Checks,
 		report.Check{Name: "audit", Passed: r.Audit.Clean, Text: r.Audit.String()},
 		report.Check{Name: "answers", Passed: r.Answers.Clean, Text: r.Answers.String()})
 	p.Tables[0].Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; AG01: a bank that was made to reject)."
-	if len(r.Events) > fewFaults {
-		p.Tables = append([]report.Table{r.kindsTable()}, p.Tables...)
-	}
 	p.Tables = append([]report.Table{r.recoveryTable(), r.eventsTable()}, p.Tables...)
 	if r.Budget != nil {
 		p.Tables = append(p.Tables, r.Budget.table())
@@ -52,12 +49,7 @@ func (r *Result) Page() report.Page {
 
 // story says what a fault did.
 func (e Event) story() string {
-	text := fmt.Sprintf("At %.1f s, %s %s", e.Began, e.Kind, e.Target)
-	for _, k := range kinds {
-		if k.name == e.Kind {
-			text += ": " + k.meaning
-		}
-	}
+	text := fmt.Sprintf("At %.1f s, %s %s: %s", e.Began, e.Kind, e.Target, kindNamed(e.Kind).meaning)
 	if e.FirstSettled < 0 {
 		return text + ". Nothing settled after it."
 	}
@@ -81,30 +73,6 @@ func (r *Result) problems() (all []string) {
 		all = append(all, fmt.Sprint(c))
 	}
 	return all
-}
-
-// fewFaults are so few that each is told in a sentence. More are summed up by kind.
-const fewFaults = 4
-
-func (r *Result) recoveryTable() report.Table {
-	table := report.Table{Title: "Recovery", TextColumns: 1, Head: []string{"", ""}}
-	for _, figure := range r.Recovery() {
-		table.Add(figure.What, figure.Value)
-	}
-	return table
-}
-
-func (r *Result) kindsTable() report.Table {
-	table := report.Table{Title: "Faults by kind", TextColumns: 1, Head: []string{"fault", "problems", "times", "first settled, median", "max", "standstill, median", "max"},
-		Note: "Seconds, in the partitions of the engine that was hit, else in all. First settled: from the fault's beginning to the first payment settled in any of them. Standstill: the longest time in which one of them settled nothing, during the fault or soon after."}
-	for _, k := range r.Kinds() {
-		problems := "none"
-		if k.Problems > 0 {
-			problems = fmt.Sprint(k.Problems)
-		}
-		table.Add(k.Kind, problems, fmt.Sprint(k.Times), orNever(k.FirstMedian), orNever(k.FirstMax), orNever(k.StandstillMedian), orNever(k.Standstill))
-	}
-	return table
 }
 
 func (r *Result) eventsTable() report.Table {

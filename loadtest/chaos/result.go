@@ -1,19 +1,16 @@
 package chaos
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
 )
 
@@ -34,7 +31,6 @@ type Result struct {
 	Light           *Light              `json:"live_audit,omitempty"`  // if the control room ran
 	Settings        map[string][]string `json:"settings,omitempty"`    // of programs, where they differ from the shipped ones
 	Clients         int64               `json:"payments_by_http"`
-	Rejected        map[string]int      `json:"rejected_by_reason"`
 	Load            *load.Result        `json:"load"`
 	Audit           audit.Verdict       `json:"audit"`
 	Answers         answers.Verdict     `json:"answers"`
@@ -84,51 +80,18 @@ func (r *Result) nameFaults(start time.Time) {
 	}
 }
 
+func (r *Result) problem(format string, arguments ...any) {
+	r.Problems = append(r.Problems, fmt.Sprintf(format, arguments...))
+}
+
 // judge decides whether the run passed.
 func (r *Result) judge() {
 	for _, event := range r.Events {
 		if event.Problem != "" {
-			r.Problems = append(r.Problems, fmt.Sprintf("%s %s: %s", event.Kind, event.Target, event.Problem))
+			r.problem("%s %s: %s", event.Kind, event.Target, event.Problem)
 		}
 	}
 	r.Passed = r.Load.Passed && r.Audit.Clean && r.Answers.Clean && len(r.Problems) == 0
-}
-
-// KindSummary sums up all faults of a kind.
-type KindSummary struct {
-	Kind                         string
-	Times                        int
-	FirstMedian, FirstMax        float64 // negative: nothing settled
-	StandstillMedian, Standstill float64
-	Problems                     int
-}
-
-// Kinds sums up the faults by kind, the longest standstill first.
-func (r *Result) Kinds() []KindSummary {
-	byKind := map[string][]Event{}
-	for _, event := range r.Events {
-		byKind[event.Kind] = append(byKind[event.Kind], event)
-	}
-	var all []KindSummary
-	for kind, events := range byKind {
-		summary := KindSummary{Kind: kind, Times: len(events)}
-		var firsts, standstills []float64
-		for _, event := range events {
-			if event.Problem != "" {
-				summary.Problems++
-			}
-			firsts, standstills = append(firsts, event.FirstSettled), append(standstills, event.Standstill)
-		}
-		slices.Sort(firsts)
-		slices.Sort(standstills)
-		summary.FirstMedian, summary.FirstMax = firsts[len(firsts)/2], firsts[len(firsts)-1]
-		summary.StandstillMedian, summary.Standstill = standstills[len(standstills)/2], standstills[len(standstills)-1]
-		all = append(all, summary)
-	}
-	slices.SortFunc(all, func(a, b KindSummary) int {
-		return cmp.Or(cmp.Compare(b.Standstill, a.Standstill), cmp.Compare(a.Kind, b.Kind))
-	})
-	return all
 }
 
 // Write prints the result for people; its last line is the verdict.
@@ -142,13 +105,9 @@ func (r *Result) Write(w io.Writer) {
 	fmt.Fprintln(w, r.Answers)
 
 	r.recoveryTable().Write(w)
-	if len(r.Events) > fewFaults {
-		r.kindsTable().Write(w)
-	} else {
-		fmt.Fprintln(w)
-		for _, event := range r.Events {
-			fmt.Fprintln(w, event.story())
-		}
+	fmt.Fprintln(w)
+	for _, event := range r.Events {
+		fmt.Fprintln(w, event.story())
 	}
 	for _, problem := range r.Problems {
 		fmt.Fprintf(w, "PROBLEM %s\n", problem)
@@ -156,35 +115,26 @@ func (r *Result) Write(w io.Writer) {
 	fmt.Fprintln(w, r)
 }
 
-// Figure is a line for people.
-type Figure struct{ What, Value string }
-
-// Recovery says what deaths and restarts cost.
-func (r *Result) Recovery() []Figure {
-	c := r.Counters
-	redelivered := fmt.Sprintf("%.0f, and %.0f skipped by the hint (at least: a killed engine loses its last counts)", c.Redelivered, c.Skipped)
-	if !c.Reached {
-		redelivered = "unknown: no engine's counters could be read"
-	}
-	var kills []Figure
-	for _, kill := range []Figure{
+// recoveryTable says what deaths and restarts cost.
+func (r *Result) recoveryTable() report.Table {
+	table := report.Table{Title: "Recovery", TextColumns: 1, Head: []string{"", ""}}
+	for _, kill := range [][2]string{
 		{"kill to the first settled payment, the same engine restarted", r.firstSettled("kill-engine", "crash-engine")},
 		{"kill to the first settled payment, another engine taking over", r.firstSettled("kill-engine-takeover")},
 	} {
-		if kill.Value != "" {
-			kills = append(kills, kill)
+		if kill[1] != "" {
+			table.Add(kill[0], kill[1])
 		}
 	}
-	return append(kills, []Figure{
-		{"payments redelivered", redelivered},
-		{"duplicates absorbed", fmt.Sprintf("%.0f orders joined one in flight, %.0f responses of banks (%.0f late, %.0f about no payment in flight), %d repeated reports",
-			c.Joined, c.AnswersLate+c.AnswersOdd, c.AnswersLate, c.AnswersOdd, r.Audit.Summary.RepeatedReports)},
-		{"forged responses refused", fmt.Sprintf("%.0f", c.AnswersForged)},
-		{"longest wait of any payment", fmt.Sprintf("%.1f s", r.LongestWait())},
-		{"longest wait of a settled payment", fmt.Sprintf("%.1f s", r.longest("settled"))},
-		{"good payments rejected", r.goodRejected()},
-		{"payments that last until the deadline", r.waiting()},
-	}...)
+	c, redelivered := r.Counters, "unknown: no engine's counters could be read"
+	if c != nil {
+		redelivered = fmt.Sprintf("%.0f, and %.0f skipped by the hint (at least: a killed engine loses its last counts)", c["redelivered"], c["skipped"])
+	}
+	table.Add("payments redelivered", redelivered)
+	table.Add("duplicates absorbed", fmt.Sprintf("%.0f orders joined one in flight, %.0f responses of banks (%.0f late, %.0f about no payment in flight), %d repeated reports",
+		c["joined"], c["responses_late"]+c["responses_unknown"], c["responses_late"], c["responses_unknown"], r.Audit.Summary.RepeatedReports))
+	table.Add("good payments rejected", r.goodRejected())
+	return table
 }
 
 // firstSettled sums up FirstSettled of the faults of some kinds; empty without any.
@@ -204,65 +154,18 @@ func (r *Result) firstSettled(kinds ...string) string {
 
 // goodRejected counts rejected payments that should have settled.
 func (r *Result) goodRejected() string {
-	good, total := 0, 0
+	good := 0
 	for _, outcome := range r.Load.Outcomes {
 		if outcome.Expected == "settled" {
 			good += outcome.Sent
 		}
 	}
-	var reasons []string
+	total, reasons := 0, ""
 	for _, reason := range slices.Sorted(maps.Keys(r.Load.GoodRejected)) {
 		total += r.Load.GoodRejected[reason]
-		reasons = append(reasons, fmt.Sprintf("%s %d", reason, r.Load.GoodRejected[reason]))
+		reasons += fmt.Sprintf(", %s %d", reason, r.Load.GoodRejected[reason])
 	}
-	if total == 0 {
-		return fmt.Sprintf("0 of %d", good)
-	}
-	return fmt.Sprintf("%d of %d: %s", total, good, strings.Join(reasons, ", "))
-}
-
-// waiting counts the payments whose bank does not respond in time.
-func (r *Result) waiting() string {
-	sent, ended := 0, 0
-	for _, outcome := range r.Load.Outcomes {
-		if outcome.Case == mix.Silent.String() || outcome.Case == mix.Late.String() {
-			sent += outcome.Sent
-			ended += outcome.AsExpected
-		}
-	}
-	return fmt.Sprintf("%d, of which %d ended as AB03", sent, ended)
-}
-
-// LongestWait returns the most seconds from an intended send to the outcome.
-func (r *Result) LongestWait() float64 { return r.longest("every outcome") }
-
-func (r *Result) longest(kind string) float64 {
-	if latency := r.Load.Latency(kind); latency != nil {
-		return latency.Max / 1000
-	}
-	return 0
-}
-
-// WriteTable prints one line for each run, and how to repeat those that failed.
-func WriteTable(w io.Writer, results []*Result) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\nseed\tverdict\tfaults\tpayments\tgood ones rejected\tredelivered\tlongest wait\t")
-	passed := 0
-	for _, r := range results {
-		verdict := "FAILED"
-		if r.Passed {
-			verdict = "passed"
-			passed++
-		}
-		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%d\t%.0f\t%.1f s\t\n", r.Seed, verdict, len(r.Events), int64(r.Load.Sent)+r.Clients, r.Excused(), r.Counters.Redelivered, r.LongestWait())
-	}
-	table.Flush()
-	for _, r := range results {
-		if !r.Passed {
-			fmt.Fprintln(w, r)
-		}
-	}
-	fmt.Fprintf(w, "%d of %d runs passed\n", passed, len(results))
+	return fmt.Sprintf("%d of %d", total, good) + reasons
 }
 
 // Excused counts payments whose outcome faults changed, as they may.

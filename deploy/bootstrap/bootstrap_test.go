@@ -22,7 +22,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/liquida/liquida/deploy/compose"
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/deploy/redpanda"
 	"github.com/liquida/liquida/platform/keys"
@@ -78,15 +77,13 @@ func startKafka(t *testing.T, options ...kfake.Opt) stream.Config {
 	return stream.Config{Brokers: cluster.ListenAddrs()}
 }
 
-// startKafkaLikeRedpanda runs the broker with the properties of docker-compose.yml.
+// startKafkaLikeRedpanda runs a broker that behaves like Redpanda.
 func startKafkaLikeRedpanda(t *testing.T, options ...kfake.Opt) stream.Config {
 	t.Helper()
-	properties, err := redpanda.ReadProperties(compose.RedpandaBootstrap)
-	kit.Must(t, err)
-	cluster, err := kfake.NewCluster(append(properties.Options(), append(options, kfake.NumBrokers(1))...)...)
+	cluster, err := kfake.NewCluster(append(redpanda.Options(), append(options, kfake.NumBrokers(1))...)...)
 	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
-	properties.Imitate(cluster, "")
+	redpanda.Imitate(cluster)
 	return stream.Config{Brokers: cluster.ListenAddrs()}
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -34,7 +33,7 @@ func securityOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw})
 	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
 	kit.Must(t, errors.Join(os.WriteFile(certificate, text, 0o600), keys.MakePassword(password)))
-	return []string{"BROKER_ADMIN_PASSWORD_FILE=" + password, "BROKER_TLS_CERT_FILE=" + certificate, "BROKER_TLS_KEY_FILE=" + certificate},
+	return []string{"BROKER_ADMIN_PASSWORD_FILE=" + password, "BROKER_TLS_CERT_FILE=" + certificate},
 		stream.Config{Brokers: []string{b.address}, TLS: true, TLSCAFile: certificate, SASLUser: stream.Admin, SASLPasswordFile: password}
 }
 
@@ -72,22 +71,6 @@ func TestSecuritySurvives(t *testing.T) {
 	// The folder holds what is enough to log in.
 	if about, err := os.Stat(b.dir); err != nil || about.Mode().Perm() != 0o700 {
 		t.Errorf("the data: %v, %v", about.Mode(), err)
-	}
-	b.env = nil
-	kit.Run(t, b.settings()).Is(t, settings.ExitFailure, "is of a secured broker and BROKER_ADMIN_PASSWORD_FILE is empty")
-}
-
-func TestDataOfAnotherSecurityIsRefused(t *testing.T) {
-	b := newBroker(t)
-	env, _ := securityOf(t, b)
-	b.start()
-	b.End(syscall.SIGKILL)
-	kit.Run(t, b.settings(env...)).Is(t, settings.ExitFailure, "is of a broker that is not secured")
-	for _, c := range []struct{ env, says string }{
-		{"BROKER_ADMIN_PASSWORD_FILE=" + b.dir + "/nothing", "BROKER_ADMIN_PASSWORD_FILE: stat " + b.dir + "/nothing"},
-		{"BROKER_TLS_CERT_FILE=" + b.dir + "/nothing", `BROKER_TLS_KEY_FILE "": give both or none`},
-	} {
-		kit.Run(t, b.settings(c.env)).Is(t, settings.ExitBadUsage, c.says)
 	}
 }
 

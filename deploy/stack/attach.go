@@ -26,12 +26,11 @@ type order struct {
 }
 
 type answer struct {
-	Said       string   `json:"said,omitempty"`
-	Done       bool     `json:"done,omitempty"`
-	Problem    string   `json:"problem,omitempty"`
-	BadSetting bool     `json:"bad_setting,omitempty"`
-	Status     []Status `json:"status,omitempty"`
-	RoomURL    string   `json:"room_url,omitempty"`
+	Said    string   `json:"said,omitempty"`
+	Done    bool     `json:"done,omitempty"`
+	Problem string   `json:"problem,omitempty"`
+	Status  []Status `json:"status,omitempty"`
+	RoomURL string   `json:"room_url,omitempty"`
 }
 
 const (
@@ -123,8 +122,6 @@ func (a *Attached) ask(ctx context.Context, asked order, says io.Writer) (got an
 		return got, fmt.Errorf("the stack's process has not answered: %w", cmp.Or(context.Cause(ctx), err))
 	case got.Problem == ErrNotRunning.Error():
 		return got, ErrNotRunning
-	case got.BadSetting:
-		return got, badSetting("%s", got.Problem)
 	case got.Problem != "":
 		return got, errors.New(got.Problem)
 	}
@@ -210,7 +207,7 @@ func (s *Stack) take(connection net.Conn, by *supervisor) {
 		err = s.Stop(context.WithoutCancel(ctx)) // an interrupted down is a down
 	}
 	if err != nil {
-		done.Problem, done.BadSetting = err.Error(), isBadSetting(err)
+		done.Problem = err.Error()
 	}
 	if by != nil && (asked.Act == actUp || asked.Act == actDown) && !s.anyRuns() {
 		by.leave()

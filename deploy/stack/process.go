@@ -205,26 +205,14 @@ func (p *process) ready(ctx context.Context) error {
 	return err
 }
 
-// errWaitsForAPerson is the error of a process that will not be ready before somebody has done something.
-var errWaitsForAPerson = errors.New("it runs, and waits for a person")
-
-// confirmation is what such a process asks for, and confirmedWithin how long it may not know that it was done.
-const (
-	confirmation    = "bootstrap rebuild confirm"
-	confirmedWithin = 7 * time.Second
-)
-
 func (p *process) waitReady(ctx context.Context) error {
 	var why error
-	for since := time.Now(); ; {
+	for {
 		r := p.current()
 		dead := r != nil && r.dead() // asked first: what ends during the question tells how in the next round
 		now := p.ready(ctx)
 		if now == nil {
 			return nil
-		}
-		if !strings.Contains(now.Error(), confirmation) {
-			since = time.Now()
 		}
 		if why == nil || ctx.Err() == nil { // a question that the end of ctx has cut off says nothing
 			why = now
@@ -236,8 +224,6 @@ func (p *process) waitReady(ctx context.Context) error {
 			return fmt.Errorf("%s is not running: it was stopped or killed", p.name)
 		case dead && !p.comesBack:
 			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.name, why, p.logPath, p.logEnd(logEndLines))
-		case !dead && time.Since(since) > confirmedWithin:
-			return fmt.Errorf("%s: %w: %w", p.name, errWaitsForAPerson, now)
 		case !host.Sleep(ctx, pollEvery):
 			return fmt.Errorf("%s: %w: %w; the end of %s:\n%s", p.name, context.Cause(ctx), why, p.logPath, p.logEnd(logEndLines))
 		}

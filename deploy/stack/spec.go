@@ -49,9 +49,6 @@ func (s *Stack) specify(name string) (spec, error) {
 		"TIGERBEETLE_ADDRESSES="+replicas,
 		"TIGERBEETLE_CLUSTER_ID=0",
 	)
-	if s.config().ours(kind) {
-		p.env = append(p.env, "LOG_LEVEL="+s.config().LogLevel)
-	}
 	switch kind {
 	case TigerBeetle:
 		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
@@ -78,7 +75,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.KafkaFolder(), "BROKER_LIKE="+like)
 		if s.config().KafkaSecured {
 			p.env = append(p.env, "BROKER_ADMIN_PASSWORD_FILE="+s.passwordFile(stream.Admin),
-				"BROKER_TLS_CERT_FILE="+s.certificateFile(), "BROKER_TLS_KEY_FILE="+s.certificateFile())
+				"BROKER_TLS_CERT_FILE="+s.certificateFile())
 		}
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // it ends before anybody could ask

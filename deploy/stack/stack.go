@@ -105,8 +105,7 @@ func own(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// up starts what does not run, and starts again what runs with another environment. A process that waits for a
-// person does not keep the others from starting.
+// up starts what does not run, and starts again what runs with another environment.
 func (s *Stack) up(ctx context.Context, config Config) error {
 	s.acting.Lock()
 	defer s.acting.Unlock()
@@ -139,27 +138,16 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 	if err := confineThisProcess(s.coresOf("")); err != nil {
 		return fmt.Errorf("cannot share out the processors: %w", err)
 	}
-	names := s.wanted()
-	if err := s.register(names); err != nil {
+	groups := s.wanted()
+	if err := errors.Join(s.register(slices.Concat(groups...)), s.configureObservers()); err != nil {
 		return err
 	}
-	if err := s.configureObservers(); err != nil {
-		return err
-	}
-	groups := [][]string{s.Replicas(), s.Brokers()} // none is ready before a majority of them runs
-	for _, name := range names[config.Replicas+config.Brokers:] {
-		groups = append(groups, []string{name})
-	}
-	var waits error
 	for _, group := range groups {
-		switch err := s.bring(ctx, group...); {
-		case errors.Is(err, errWaitsForAPerson):
-			waits = cmp.Or(waits, err)
-		case err != nil:
+		if err := s.bring(ctx, group...); err != nil {
 			return err
 		}
 	}
-	return waits
+	return nil
 }
 
 // beside returns the configuration for a stack that already runs, whose data, ports and links cannot change.
@@ -179,43 +167,41 @@ func (s *Stack) beside(config Config) (Config, error) {
 		return config, errors.New("the processes of the running stack have no links: stop it first (down)")
 	}
 	config.Ports, config.Cuts, config.Engines = has.Ports, has.Cuts, max(config.Engines, s.engines)
-	config.LogLevel = cmp.Or(config.LogLevel, has.LogLevel)
 	if len(config.Env) == 0 {
 		config.Env = has.Env
 	}
 	return config.withDefaults()
 }
 
-// wanted returns all processes in the order of starting. The bank simulator comes after the producer: its banks read
-// there which of their accounts are open before they are ready.
-func (s *Stack) wanted() []string {
-	names := append(s.Replicas(), s.Brokers()...)
-	if s.config().InfrastructureOnly {
-		return names
+// wanted returns all processes, in groups that start one after the other: of several servers none is ready before a
+// majority of them runs.
+func (s *Stack) wanted() [][]string {
+	c := s.config()
+	groups := [][]string{s.Replicas(), s.Brokers()}
+	if c.InfrastructureOnly {
+		return groups
 	}
-	names = append(names, Bootstrap)
-	s.engines = s.config().Engines
+	s.engines = c.Engines
+	var services []string
 	for instance := range s.engines {
-		names = append(names, EngineName(instance))
+		services = append(services, EngineName(instance))
 	}
-	names = append(names, Producer, Simulator)
-	for name, wanted := range map[string]bool{
-		Archiver: s.config().Archive, StatsdBridge: s.config().Observers.StatsdBridge != "",
-		Prometheus: s.config().Observers.Prometheus != "", Room: s.config().Room,
+	services = append(services, Producer, Simulator)
+	for _, extra := range []struct {
+		name   string
+		wanted bool
+	}{
+		{Archiver, c.Archive}, {StatsdBridge, c.Observers.StatsdBridge != ""}, {Prometheus, c.Observers.Prometheus != ""}, {Room, c.Room},
 	} {
-		if wanted {
-			names = append(names, name)
+		if extra.wanted {
+			services = append(services, extra.name)
 		}
 	}
-	slices.SortStableFunc(names, func(a, b string) int {
-		return slices.Index(kindsInOrder, kindOf(a)) - slices.Index(kindsInOrder, kindOf(b))
-	})
-	return names
+	return append(groups, []string{Bootstrap}, services)
 }
 
-// kindsInOrder are all kinds of processes in the order of starting, and the keys of Config.Env besides names of
-// single processes.
-var kindsInOrder = []string{
+// kinds are all kinds of processes, and the keys of Config.Env besides names of single processes.
+var kinds = []string{
 	TigerBeetle, Broker, Bootstrap, Engine, Producer, Simulator, Archiver, StatsdBridge, Prometheus, Room,
 }
 
@@ -232,11 +218,6 @@ func (s *Stack) register(names []string) error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slices.SortStableFunc(s.processes, func(a, b *process) int {
-		return slices.Index(names, a.name) - slices.Index(names, b.name)
-	})
 	return nil
 }
 
@@ -267,10 +248,8 @@ func (s *Stack) add(name string) error {
 	return nil
 }
 
-// optionalWithin is how long a process that the stack does not need may take to become ready.
-const optionalWithin = 10 * time.Second
-
-// bring starts processes that do not run, together, and waits until all are ready.
+// bring starts processes that do not run, together, and waits until all are ready. One that is not ready keeps none of
+// the others from starting.
 func (s *Stack) bring(ctx context.Context, names ...string) error {
 	done, err := s.prepare(ctx, names)
 	if err != nil {
@@ -278,10 +257,13 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 	}
 	defer done()
 	began := time.Now()
+	say := func(name, format string, values ...any) {
+		fmt.Fprintf(s.config().Progress, "%-15s "+format+"\n", append([]any{name}, values...)...)
+	}
 	for _, name := range names {
 		p, err := s.process(name)
 		if err == nil && p.running() && !slices.Equal(p.current().env, p.program().env) {
-			fmt.Fprintf(s.config().Progress, "%-15s restarts with its new settings\n", name)
+			say(name, "restarts with its new settings")
 			err = p.stop(ctx, s.config().StopWithin)
 		}
 		if err == nil && !p.running() {
@@ -291,37 +273,29 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 			return err
 		}
 	}
+	var problems error
 	for _, name := range names {
 		p, err := s.process(name)
-		if err == nil && p.program().optional {
-			within, cancel := context.WithTimeout(ctx, optionalWithin)
-			defer cancel()
-			if err = s.WaitReady(within, name); err != nil {
-				fmt.Fprintf(s.config().Progress, "%-15s %v\n", name, err)
-				continue
-			}
-		}
 		if err == nil {
 			err = s.WaitReady(ctx, name)
 		}
-		if err != nil {
-			return err
+		switch {
+		case err == nil:
+			say(name, "ready after %4.1fs  %s", time.Since(began).Seconds(), p.program().address)
+		case p != nil && p.program().optional:
+			say(name, "%v", err)
+		default:
+			problems = errors.Join(problems, err)
 		}
-		fmt.Fprintf(s.config().Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.program().address)
 	}
-	return nil
+	return problems
 }
 
 // prepare makes the data that processes need before they start. done is called when they are ready.
 func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err error) {
 	done = func() {}
-	start := 0
-	for _, name := range names {
-		if s.PID(name) == 0 {
-			start++
-		}
-	}
-	if start == 0 {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return s.PID(name) != 0 })
+	if len(names) == 0 {
 		return done, nil
 	}
 	switch kindOf(names[0]) {
@@ -329,7 +303,7 @@ func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err e
 		if err := tigerbeetle.FormatCluster(ctx, s.config().TigerBeetleBin, s.ledgerFolder(), s.config().Replicas, s.config().LedgerReserve); err != nil {
 			return nil, err
 		}
-		return tigerbeetle.AwaitMemory(ctx, start, func(why string) { fmt.Fprintf(s.config().Progress, "%-15s %s\n", names[0], why) })
+		return tigerbeetle.AwaitMemory(ctx, len(names), func(why string) { fmt.Fprintf(s.config().Progress, "%-15s %s\n", names[0], why) })
 	case Broker:
 		if s.config().KafkaSecured {
 			err = s.makeSecrets()
@@ -339,7 +313,8 @@ func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err e
 				err = s.kafka.Prepare(ctx, s.kafkaNode(name))
 			}
 		}
-	case Room:
+	}
+	if slices.Contains(names, Room) {
 		err = keys.MakePassword(s.roomTokenFile())
 	}
 	return done, err
@@ -487,13 +462,13 @@ func (s *Stack) Restart(ctx context.Context, name string) error {
 }
 
 // Pause freezes a process (SIGSTOP). Its connections stay open, and it answers nothing.
-func (s *Stack) Pause(name string) error { return s.signal(name, syscall.SIGSTOP) }
+func (s *Stack) Pause(name string) error {
+	return s.on(name, func(p *process) error { return p.signal(syscall.SIGSTOP) })
+}
 
 // Resume continues a paused process (SIGCONT).
-func (s *Stack) Resume(name string) error { return s.signal(name, syscall.SIGCONT) }
-
-func (s *Stack) signal(name string, signal os.Signal) error {
-	return s.on(name, func(p *process) error { return p.signal(signal) })
+func (s *Stack) Resume(name string) error {
+	return s.on(name, func(p *process) error { return p.signal(syscall.SIGCONT) })
 }
 
 // AddEngine starts one more engine in a new instance, waits until it is ready and returns its name.
@@ -521,12 +496,21 @@ func (s *Stack) bringNew(ctx context.Context, name string) error {
 	return s.bring(ctx, name)
 }
 
+// optionalWithin is how long a process that the stack does not need may take to become ready.
+const optionalWithin = 10 * time.Second
+
 // WaitReady returns when the process is ready. It returns an error if the process exits first, or
 // when Config.ReadyWithin or ctx ends. The error says what was not ready and shows the end of the log.
 func (s *Stack) WaitReady(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.config().ReadyWithin, fmt.Errorf("not ready within %v", s.config().ReadyWithin))
-	defer cancel()
-	return s.on(name, func(p *process) error { return p.waitReady(ctx) })
+	return s.on(name, func(p *process) error {
+		within := s.config().ReadyWithin
+		if p.program().optional {
+			within = optionalWithin
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready within %v", within))
+		defer cancel()
+		return p.waitReady(ctx)
+	})
 }
 
 // Ready returns why the process is not ready, or nil when it is.

@@ -67,7 +67,7 @@ func main() {
 	switch {
 	case err == nil:
 		return
-	case !o.started, isBadSetting(err):
+	case !o.started:
 		fmt.Fprintf(os.Stderr, "%s: %v\nSee %[1]s --help.\n", command.CommandPath(), err)
 		os.Exit(settings.ExitBadUsage)
 	}
@@ -76,11 +76,6 @@ func main() {
 		os.Exit(exitNotRunning)
 	}
 	os.Exit(settings.ExitFailure)
-}
-
-func isBadSetting(err error) bool {
-	_, bad := errors.AsType[*stack.BadSetting](err)
-	return bad
 }
 
 // options are the flags of all commands, and the configuration that they make.
@@ -103,8 +98,8 @@ func (o *options) command(name, purpose string, run func(context.Context) error)
 		}
 		o.started = true
 		root, err := stack.RepoRoot()
-		if needsPrograms := name == "up" || name == "demo"; err != nil && (o.dir == "" || needsPrograms && o.bin == "") {
-			return fmt.Errorf("%w, or give --%s", err, cmp.Or(map[bool]string{true: "dir"}[o.dir == ""], "bin"))
+		if err != nil && (o.dir == "" || name == "up" && o.bin == "") {
+			return fmt.Errorf("%w, or give --dir and, for up, --bin", err)
 		}
 		o.config.Dir, o.config.BinDir = cmp.Or(o.dir, filepath.Join(root, ".stack")), cmp.Or(o.bin, filepath.Join(root, "bin"))
 		return run(command.Context())
@@ -115,7 +110,7 @@ func (o *options) upCommand() *cobra.Command {
 	command := o.command("up", "start everything in the background, and wait until all of it is ready", o.up)
 	command.Long = `Build and start everything in the background, and wait until all of it is ready. What runs already
 stays as it is; what is missing starts, and stays, also if another process fails. Only what --env
-and --log-level change restarts. They stay until the next ones, or down.`
+changes restarts. It stays until the next one, or down.`
 	flags, c := command.Flags(), &o.config
 	flags.StringVar(&o.bin, "bin", "", "`folder` of the programs (default bin at the root of the repository)")
 	flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in --bin as they are")
@@ -127,7 +122,6 @@ and --log-level change restarts. They stay until the next ones, or down.`
 	flags.BoolVar(&c.LedgerCore, "ledger-core", runtime.NumCPU() > 2, "give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
 	flags.StringVar(&c.Kafka, "kafka", stack.Embedded, "the `broker`: embedded, redpanda-like for the embedded one behaving like Redpanda, or apache for Apache Kafka "+kafka.Version)
 	flags.BoolVar(&c.KafkaSecured, "kafka-locks", false, "secure Kafka: TLS, a password for each user, least-privilege ACLs; the secrets are in kafka-keys of --dir")
-	flags.StringVar(&c.LogLevel, "log-level", "", "of the services: `debug`, info, warn or error (default info, or as the stack runs)")
 	flags.StringArrayVar(&o.variables, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 	flags.BoolVar(&c.Cuts, "cuts", false, "lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
 	flags.BoolVar(&c.Archive, "archive", true, "start the archiver, which keeps what has ended in data/archiver of --dir")
@@ -150,26 +144,22 @@ func (o *options) check() error {
 		return fmt.Errorf("--replicas is %d: it must be 1 or 3", o.config.Replicas)
 	}
 	return errors.Join(
+		stack.CheckProcesses(o.env),
 		settings.InRange("--ledger-reserve", o.reserve, 0, 1<<20),
 		settings.InRange("--engines", o.config.Engines, 1, stack.EnginesMax),
 		stack.CheckKafka("--kafka", o.config.Kafka))
 }
 
-func (o *options) build(ctx context.Context) error {
-	if o.noBuild {
-		return nil
-	}
-	root, err := stack.RepoRoot()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(os.Stderr, "building the programs")
-	return stack.Build(ctx, root, o.config.BinDir)
-}
-
 func (o *options) up(ctx context.Context) error {
-	if err := o.build(ctx); err != nil {
-		return err
+	if !o.noBuild {
+		root, err := stack.RepoRoot()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, "building the programs")
+		if err := stack.Build(ctx, root, o.config.BinDir); err != nil {
+			return err
+		}
 	}
 	if o.freePorts {
 		o.config.Ports = stack.FreePorts
@@ -218,12 +208,8 @@ func show(ctx context.Context, dir string) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	terminal, err := os.Stdout.Stat()
 	for _, problem := range problems {
-		if err == nil && terminal.Mode()&os.ModeCharDevice != 0 {
-			problem = settings.Lines(problem)
-		}
-		fmt.Println(strings.TrimSuffix(problem, "\n"))
+		fmt.Println(problem)
 	}
 	room, err := stack.Attach(dir).RoomURL(ctx)
 	if err != nil {

@@ -13,8 +13,7 @@ func TestOutsideTheRepository(t *testing.T) {
 	t.Chdir(t.TempDir())
 	kit.Run(t, nil, "status", "--dir", ".").Is(t, 3, "the stack is not running")
 	kit.Run(t, nil, "status").Is(t, 1, "no go.work at or above", "or give --dir")
-	kit.Run(t, nil, "up", "--dir", ".").Is(t, 1, "or give --bin")
-	kit.Run(t, nil, "up", "--dir", ".", "--bin", ".", "--no-build", "--log-level", "loud").Is(t, 2, `--log-level is "loud": it must be one of debug`)
+	kit.Run(t, nil, "up", "--dir", ".").Is(t, 1, "and, for up, --bin")
 	kit.Run(t, nil, "up", "--dir", ".", "--bin", ".", "--no-build", "--env", "enginee:A=b").Is(t, 2, `--env names the process "enginee"`)
 }
 

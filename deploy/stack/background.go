@@ -90,7 +90,7 @@ func Supervise(dir string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	s := newStack(lock)
-	go s.serve(listener, &supervisor{func() { listener.Close() }, cancel})
+	go s.serve(listener, cancel)
 	<-ctx.Done()
 	listener.Close()
 	return s.Stop(context.Background())

@@ -29,7 +29,7 @@ const (
 )
 
 // EnginesMax is how many engines a stack may have.
-const EnginesMax = 64
+const EnginesMax = 100
 
 // The brokers that Config.Kafka chooses from.
 const (

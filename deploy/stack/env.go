@@ -3,32 +3,22 @@ package stack
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
+var numbered = regexp.MustCompile(`^(engine|tigerbeetle|broker|producer)-[0-9]{1,2}$`)
+
 // kindOf returns the kind of a process, or nothing for the name of none.
 func kindOf(name string) string {
-	kind, number, numbered := strings.Cut(name, "-")
-	n, err := strconv.Atoi(number)
-	switch {
-	case slices.Contains(kinds, name):
+	if slices.Contains(kinds, name) {
 		return name
-	case !numbered || err != nil || n < 0:
-		return ""
-	case kind == "engine" && n < EnginesMax:
-		return Engine
-	case kind == TigerBeetle:
-		return TigerBeetle
-	case kind == Broker && n > 0 && n < 3:
-		return Broker
-	case name == SecondProducer:
-		return Producer
+	}
+	if found := numbered.FindStringSubmatch(name); found != nil {
+		return strings.Replace(found[1], "engine", Engine, 1)
 	}
 	return ""
 }
@@ -38,11 +28,16 @@ func (c *Config) ours(kind string) bool {
 	return !slices.Contains([]string{TigerBeetle, Prometheus, StatsdBridge}, kind) && (kind != Broker || c.Kafka != Apache)
 }
 
-// CheckProcesses returns an error for a process that there cannot be.
+// CheckProcesses returns an error for a process that there cannot be, and for what is no setting.
 func CheckProcesses(env map[string][]string) error {
-	for _, name := range slices.Sorted(maps.Keys(env)) {
+	for name, variables := range env {
 		if kindOf(name) == "" {
 			return fmt.Errorf("--env names the process %q: it must be one of %s, or one of several, such as %s", name, strings.Join(kinds, ", "), EngineName(0))
+		}
+		for _, variable := range variables {
+			if !strings.Contains(variable, "=") {
+				return fmt.Errorf("--env %s:%s: it must be PROCESS:NAME=value, like clearing-engine:ENGINE_DEADLINE=10s", name, variable)
+			}
 		}
 	}
 	return nil

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/kafka"
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/keys"
 )
@@ -82,7 +83,7 @@ func Start(ctx context.Context, config Config) (*Stack, error) {
 }
 
 func newStack(lock *os.File) *Stack {
-	s := &Stack{lock: lock, stopping: make(chan struct{})}
+	s := &Stack{lock: lock, stopping: make(chan struct{}), links: links{open: map[[2]string]*link.Link{}, cut: map[string][]string{}}}
 	s.given.Store(&Config{})
 	return s
 }
@@ -157,20 +158,20 @@ func (s *Stack) beside(config Config) (Config, error) {
 	whole, err := config.withDefaults()
 	switch {
 	case err != nil:
-		return config, err
+		return whole, err
 	case !s.anyRuns():
 		s.addresses.begin(whole.Ports) // its ports may have been taken since
 		return whole, nil
 	case has.kind() != whole.kind():
-		return config, fmt.Errorf("the running stack has %s: bring it up as that, or stop it first (down)", has.kind())
+		return whole, fmt.Errorf("the running stack has %s: bring it up as that, or stop it first (down)", has.kind())
 	case config.Cuts && !has.Cuts:
-		return config, errors.New("the processes of the running stack have no links: stop it first (down)")
+		return whole, errors.New("the processes of the running stack have no links: stop it first (down)")
 	}
-	config.Ports, config.Cuts, config.Engines = has.Ports, has.Cuts, max(config.Engines, s.engines)
-	if len(config.Env) == 0 {
-		config.Env = has.Env
+	whole.Ports, whole.Cuts, whole.Engines = has.Ports, has.Cuts, max(whole.Engines, s.engines)
+	if len(whole.Env) == 0 {
+		whole.Env = has.Env
 	}
-	return config.withDefaults()
+	return whole, nil
 }
 
 // wanted returns all processes, in groups that start one after the other: of several servers none is ready before a
@@ -182,11 +183,7 @@ func (s *Stack) wanted() [][]string {
 		return groups
 	}
 	s.engines = c.Engines
-	var services []string
-	for instance := range s.engines {
-		services = append(services, EngineName(instance))
-	}
-	services = append(services, Producer, Simulator)
+	services := append(numberedFrom(0, s.engines, "engine"), Producer, Simulator)
 	for _, extra := range []struct {
 		name   string
 		wanted bool
@@ -256,6 +253,8 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 		return err
 	}
 	defer done()
+	ctx, cancel := s.readyWithin(ctx) // all of them, and not each
+	defer cancel()
 	began := time.Now()
 	say := func(name, format string, values ...any) {
 		fmt.Fprintf(s.config().Progress, "%-15s "+format+"\n", append([]any{name}, values...)...)
@@ -416,14 +415,7 @@ func (s *Stack) watch(p *process, r *run) {
 	}
 }
 
-func (s *Stack) isStopping() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Stack) isStopping() bool { return closed(s.stopping) }
 
 // Crashes returns the crashes so far.
 func (s *Stack) Crashes() []Crash {
@@ -474,13 +466,12 @@ func (s *Stack) Resume(name string) error {
 // AddEngine starts one more engine in a new instance, waits until it is ready and returns its name.
 func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	s.mu.Lock()
-	if s.engines >= EnginesMax {
-		s.mu.Unlock()
-		return "", fmt.Errorf("the stack has had %d engines: it must have at most %d", s.engines, EnginesMax)
-	}
 	name := EngineName(s.engines)
 	s.engines++
 	s.mu.Unlock()
+	if kindOf(name) == "" {
+		return "", fmt.Errorf("a stack has at most %d engines", EnginesMax)
+	}
 	return name, s.bringNew(ctx, name)
 }
 
@@ -496,21 +487,17 @@ func (s *Stack) bringNew(ctx context.Context, name string) error {
 	return s.bring(ctx, name)
 }
 
-// optionalWithin is how long a process that the stack does not need may take to become ready.
-const optionalWithin = 10 * time.Second
-
 // WaitReady returns when the process is ready. It returns an error if the process exits first, or
 // when Config.ReadyWithin or ctx ends. The error says what was not ready and shows the end of the log.
 func (s *Stack) WaitReady(ctx context.Context, name string) error {
-	return s.on(name, func(p *process) error {
-		within := s.config().ReadyWithin
-		if p.program().optional {
-			within = optionalWithin
-		}
-		ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready within %v", within))
-		defer cancel()
-		return p.waitReady(ctx)
-	})
+	ctx, cancel := s.readyWithin(ctx)
+	defer cancel()
+	return s.on(name, func(p *process) error { return p.waitReady(ctx) })
+}
+
+func (s *Stack) readyWithin(ctx context.Context) (context.Context, context.CancelFunc) {
+	within := s.config().ReadyWithin
+	return context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready within %v", within))
 }
 
 // Ready returns why the process is not ready, or nil when it is.
@@ -541,9 +528,12 @@ func (s *Stack) Log(name string) string { return filepath.Join(s.config().Dir, "
 
 // Brokers returns the names of the Kafka brokers.
 func (s *Stack) Brokers() []string {
-	names := []string{Broker}
-	for broker := 1; broker < s.config().Brokers; broker++ {
-		names = append(names, fmt.Sprintf("%s-%d", Broker, broker))
+	return append([]string{Broker}, numberedFrom(1, s.config().Brokers, Broker)...)
+}
+
+func numberedFrom(first, end int, kind string) (names []string) {
+	for number := first; number < end; number++ {
+		names = append(names, fmt.Sprintf("%s-%d", kind, number))
 	}
 	return names
 }
@@ -564,11 +554,7 @@ func (s *Stack) Replicas() []string {
 	if s.config().Replicas == 1 {
 		return []string{TigerBeetle}
 	}
-	var names []string
-	for replica := range s.config().Replicas {
-		names = append(names, fmt.Sprintf("%s-%d", TigerBeetle, replica))
-	}
-	return names
+	return numberedFrom(0, s.config().Replicas, TigerBeetle)
 }
 
 // TigerBeetleAddresses returns the IP:port of all servers, comma-separated. The cluster id is 0.

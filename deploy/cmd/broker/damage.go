@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -32,7 +30,6 @@ const (
 	retentionInterval = time.Minute
 
 	batchHeader    = 61
-	batchBytesMax  = 1 << 30
 	indexEntrySize = 15 // version, checksum of the rest, then what says nothing here
 )
 
@@ -244,34 +241,23 @@ func (l *partitionLog) read() error {
 // the index has no entry for it.
 func (l *partitionLog) segment(base int64, last bool) error {
 	path := filepath.Join(l.folder, strconv.FormatInt(base, 10))
-	file, err := os.Open(path + ".dat")
+	text, err := os.ReadFile(path + ".dat") // at most 100 MiB
 	if err != nil {
 		return err
 	}
-	defer file.Close()
 	indexed := int64(0)
 	if info, err := os.Stat(path + ".idx"); err == nil {
 		indexed = info.Size() / indexEntrySize
 	}
-	reader, batches := bufio.NewReaderSize(file, 1<<20), int64(0)
-	for position, whole := int64(0), true; whole; {
-		var size int64
-		if size, whole, err = l.batch(reader); err != nil {
-			return err
-		}
-		if size == 0 {
-			break
-		}
-		if !whole && (!last || batches < indexed) {
-			l.wrong = fmt.Sprintf("is damaged: the batch at offset %d, at byte %d of %s.dat, is not as it was written, and what was acknowledged from there on would be lost", l.end, position, path)
-			return nil
-		}
-		if whole {
-			batches++
-		}
+	batches, position := int64(0), 0
+	for size := l.batch(text); size > 0; size = l.batch(text[position:]) {
+		batches++
 		position += size
 	}
 	switch {
+	case position < len(text) && (!last || batches < indexed):
+		l.wrong = fmt.Sprintf("is damaged: the batch at offset %d, at byte %d of %s.dat, is not as it was written, "+
+			"and what was acknowledged from there on would be lost", l.end, position, path)
 	case batches < indexed:
 		l.wrong = fmt.Sprintf("ends at offset %d, and its index has %d acknowledged batches more", l.end, indexed-batches)
 	case batches > indexed: // killed between batch and entry: the next entries would be one behind
@@ -280,37 +266,22 @@ func (l *partitionLog) segment(base int64, last bool) error {
 	return nil
 }
 
-// batch reads a batch and moves the end behind it. size is 0 at the end of the file.
-func (l *partitionLog) batch(reader *bufio.Reader) (size int64, whole bool, err error) {
-	header, err := reader.Peek(12) // first offset and length
-	if err != nil && !errors.Is(err, io.EOF) || len(header) == 0 {
-		return 0, true, ignoreEnd(err)
+// batch moves the end behind the first batch of a text, and returns its size. 0: there is no whole one.
+func (l *partitionLog) batch(text []byte) (size int) {
+	if len(text) < batchHeader {
+		return 0
 	}
-	if len(header) < 12 {
-		return int64(len(header)), false, nil
-	}
-	first, length := int64(binary.BigEndian.Uint64(header)), int64(int32(binary.BigEndian.Uint32(header[8:]))) //nolint:gosec // compared below
-	if length+12 < batchHeader || length > batchBytesMax || first < l.end || first > l.end && !l.gaps {
-		return 1, false, nil
-	}
-	batch := make([]byte, 12+length)
-	if n, err := io.ReadFull(reader, batch); err != nil {
-		return int64(n), false, ignoreEnd(err)
+	first, size := int64(binary.BigEndian.Uint64(text)), 12+int(int32(binary.BigEndian.Uint32(text[8:]))) //nolint:gosec // compared below
+	if size < batchHeader || size > len(text) || first < l.end || first > l.end && !l.gaps {
+		return 0
 	}
 	// The checksum is of what is behind it. The epoch is that of the only broker, 0.
-	if binary.BigEndian.Uint32(batch[12:]) != 0 || batch[16] != 2 ||
-		crc32.Checksum(batch[21:], castagnoli) != binary.BigEndian.Uint32(batch[17:]) {
-		return 12 + length, false, nil
+	if binary.BigEndian.Uint32(text[12:]) != 0 || text[16] != 2 ||
+		crc32.Checksum(text[21:size], castagnoli) != binary.BigEndian.Uint32(text[17:]) {
+		return 0
 	}
-	l.end = first + int64(binary.BigEndian.Uint32(batch[23:])) + 1
-	return 12 + length, true, nil
-}
-
-func ignoreEnd(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil
-	}
-	return err
+	l.end = first + int64(binary.BigEndian.Uint32(text[23:])) + 1
+	return size
 }
 
 // padIndex gives an index the entries that it lacks, with what kfake assumes of a batch without one.

@@ -83,6 +83,16 @@ func TestRefusals(t *testing.T) {
 			t.Fatalf("got %v; want MessageTooLarge", err)
 		}
 	})
+	t.Run("a transaction, unless a test wants it", func(t *testing.T) {
+		client := b.client(kgo.TransactionalID("any"), kgo.DefaultProduceTopic("payments"))
+		err := client.BeginTransaction()
+		if err == nil {
+			err = client.ProduceSync(t.Context(), kgo.StringRecord("x")).FirstErr()
+		}
+		if !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+			t.Errorf("got %v", err)
+		}
+	})
 	for what, c := range map[string]struct{ env, says []string }{
 		"a second broker on the same data":      {[]string{"BROKER_ADDRESS=127.0.0.1:0"}, []string{b.dir, "held by another broker"}},
 		"a second broker on the same address":   {[]string{"BROKER_DATA_DIR=" + t.TempDir()}, []string{b.address, "taken"}},

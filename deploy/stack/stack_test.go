@@ -125,6 +125,7 @@ func standInService() {
 func standIns(t *testing.T) Config {
 	t.Helper()
 	bin := t.TempDir()
+	t.Setenv("TMPDIR", bin) // stand-ins take no memory: they need not wait for the servers of other tests
 	for _, name := range []string{TigerBeetle, Broker, Bootstrap, Producer, Simulator, Engine, "loadtest"} {
 		kit.Must(t, os.Symlink(os.Args[0], filepath.Join(bin, name)))
 	}

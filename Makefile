@@ -59,7 +59,7 @@ demo: build ## clear 10,000 payments of every kind on a stack of its own, kill i
 # End-to-end tests mostly wait, and the engine's mostly compute, so they begin together, with the longest of the others
 # behind them. make lint vets. Without DWARF, programs of tests link in half the time. With the tag synctests the Kafka
 # client's locks let virtual time pass: without it who commits during a rebalance stops that time for good.
-TEST_ELSEWHERE := ^(TestOperate|TestHeist|TestLiveAudit(Turns|Stays|Says).*|TestApacheKafka.*|TestReplicaLost|TestAnOlderLedgerOfReplicasIsNotTaken|TestBackup.*|$(APACHE_TESTS))$$
+TEST_ELSEWHERE := ^(TestOperate|TestHeist|TestLiveAudit(Turns|Stays|Says).*|TestReplicaLost|TestAnOlderLedgerOfReplicasIsNotTaken|TestBackup.*|$(APACHE_TESTS))$$
 test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-replicas, test-live and test-room have the others
 	go test -timeout 20m -vet=off -ldflags=-w -tags synctests -p 3 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform ./deploy/ledgermodel ./deploy/ledgerfacts ./services/bank-simulator $(PACKAGES)
 
@@ -71,7 +71,6 @@ test-live: tigerbeetle ## run the tests of the live audit: through kills it stay
 test-kafka: tigerbeetle ## run the end-to-end tests of what depends on the broker on Apache Kafka, skipped, with the reason, without Java or Maven; and one on a broker that behaves like Redpanda (about 7 minutes)
 	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -v -run '^TestAcknowledgedIsStored$$' ./loadtest/e2e
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -parallel 1 -v -run '^($(APACHE_TESTS)|TestAcknowledgedIsStored)$$' ./loadtest/e2e
-	go test -count 1 -timeout 20m -p 1 -v -run '^TestApacheKafka' ./deploy/kafka ./deploy/stack
 
 # Three replicas need as much memory and CPU as three clearing houses of other tests.
 test-replicas: tigerbeetle ## lose each of three replicas of the ledger under load, one after the other; run the commands of docs/backup.md (about 4 minutes)

@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/liquida/liquida/deploy/compose"
 	"github.com/liquida/liquida/deploy/redpanda"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
@@ -92,11 +91,9 @@ func TestTopics(t *testing.T) {
 func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
 	t.Parallel()
 	config := smallConfig(t)
-	properties, err := redpanda.ReadProperties(compose.RedpandaBootstrap)
-	kit.Must(t, err)
-	var broker *kfake.Cluster
-	broker, config.Stream = startKafka(t, properties.Options()...)
-	properties.Imitate(broker, "")
+	broker, kafka := startKafka(t, redpanda.Options()...)
+	config.Stream = kafka
+	redpanda.Imitate(broker)
 	for run := range 2 {
 		said, err := prepare(t, config)
 		if err != nil || strings.Count(said, "min.insync.replicas") != 1 || !strings.Contains(said, "majority") || strings.Count(said, "unclean.leader.election.enable") != 1 {

@@ -3,12 +3,14 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -64,6 +66,34 @@ func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func()
 			return nil, fmt.Errorf("waiting for another process to fill %s: %w", folder, ctx.Err())
 		}
 	}
+}
+
+// Fill has one process fill the folder, while others wait, unless it is full.
+func Fill(ctx context.Context, folder string, progress io.Writer, full func() bool, fill func() error) error {
+	if full() {
+		return nil
+	}
+	unlock, err := Lock(ctx, folder, progress)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if full() { // another process has done it meanwhile
+		return nil
+	}
+	return fill()
+}
+
+// Run runs a tool in a folder, with more environment variables. An error holds the end of what it says.
+func Run(ctx context.Context, folder string, env []string, name string, arguments ...string) error {
+	tool := exec.CommandContext(ctx, name, arguments...)
+	tool.Dir, tool.Env = folder, append(os.Environ(), env...)
+	tool.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interruption ends its children, too
+	tool.Cancel = func() error { return syscall.Kill(-tool.Process.Pid, syscall.SIGKILL) }
+	if said, err := tool.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w:\n%s", filepath.Base(name), cmp.Or(ctx.Err(), err), LastLines(said))
+	}
+	return nil
 }
 
 // Exists reports whether a file or folder exists. What is renamed into place when complete is

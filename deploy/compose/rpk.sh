@@ -58,7 +58,7 @@ if [ "$STAND_IN" = redpanda-like ]; then
 	socat "TCP-LISTEN:${external##*:},bind=${external%%:*},fork,reuseaddr" "TCP:$internal" &
 	printf %s "$password" >/tmp/password # from a file: everyone sees a command line
 	export BROKER_ADDRESS=$internal BROKER_DATA_DIR=$data/redpanda-like BROKER_ADMIN_PASSWORD_FILE=/tmp/password
-	export BROKER_LIKE=redpanda BROKER_REDPANDA_PROPERTIES=/etc/redpanda/.bootstrap.yaml
+	export BROKER_LIKE=redpanda
 	exec broker
 fi
 

@@ -9,18 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/liquida/liquida/deploy/cache"
 )
 
 // ErrMissing is returned by Locate if a tool that it needs is not installed.
 var ErrMissing = errors.New("Apache Kafka cannot run here")
-
-const oldestJava = 17
 
 // maven is the Maven project that names Kafka, and the checksums of all its jars.
 //
@@ -41,56 +36,24 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 		return nil, err
 	}
 	k := &Kafka{folder: folder}
+	full := func() bool { there, err := cache.Exists(k.libs()); return there && err == nil }
 	var missing []string
-	if k.java, err = findJava(ctx); err != nil {
-		missing = append(missing, err.Error())
+	if k.java, err = exec.LookPath("java"); err != nil {
+		missing = append(missing, "Java 17 or later (on Debian: openjdk-17-jre-headless)")
 	}
-	fetched, err := cache.Exists(k.libs())
-	if err != nil {
-		return nil, err
-	}
-	if _, err := exec.LookPath("mvn"); err != nil && !fetched {
+	if _, err := exec.LookPath("mvn"); err != nil && !full() {
 		missing = append(missing, "Maven's mvn, which fetches it (on Debian: maven)")
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%w: missing %s; install that, or use the embedded broker", ErrMissing, strings.Join(missing, " and "))
 	}
-	if fetched {
-		return k, nil
-	}
-	unlock, err := cache.Lock(ctx, folder, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if fetched, err = cache.Exists(k.libs()); err != nil || fetched { // another process has done it meanwhile
-		return k, err
-	}
-	fmt.Fprintf(progress, "fetching Apache Kafka %s with Maven, once, into %s (44 MB)\n", Version, folder)
-	if err := k.fetch(ctx); err != nil {
-		return nil, fmt.Errorf("cannot fetch Apache Kafka %s: %w", Version, err)
-	}
-	return k, nil
-}
-
-var javaVersion = regexp.MustCompile(`version "((?:1\.)?(\d+)[0-9A-Za-z._+-]*)"`)
-
-// findJava returns the path of the Java on PATH, or an error that says what is wrong with it.
-func findJava(ctx context.Context) (string, error) {
-	need := fmt.Sprintf("Java %d or later (on Debian: openjdk-17-jre-headless)", oldestJava)
-	path, err := exec.LookPath("java")
-	if err != nil {
-		return "", errors.New(need)
-	}
-	said, err := exec.CommandContext(ctx, path, "-version").CombinedOutput()
-	found := javaVersion.FindSubmatch(said)
-	if err != nil || found == nil {
-		return "", fmt.Errorf("%s; %s does not tell its version: %w", need, path, errors.Join(err, fmt.Errorf("it says %q", said)))
-	}
-	if major, _ := strconv.Atoi(string(found[2])); major < oldestJava {
-		return "", fmt.Errorf("%s; %s is version %s", need, path, found[1])
-	}
-	return path, nil
+	return k, cache.Fill(ctx, folder, progress, full, func() error {
+		fmt.Fprintf(progress, "fetching Apache Kafka %s with Maven, once, into %s (44 MB)\n", Version, folder)
+		if err := k.fetch(ctx); err != nil {
+			return fmt.Errorf("cannot fetch Apache Kafka %s: %w", Version, err)
+		}
+		return nil
+	})
 }
 
 // fetch puts the verified jars into libs, or nothing.
@@ -104,26 +67,13 @@ func (k *Kafka) fetch(ctx context.Context) error {
 		return err
 	}
 	project := filepath.Join(scratch, "maven")
-	if said, err := run(ctx, project, "mvn", "--quiet", "--batch-mode", "--strict-checksums",
+	if err := cache.Run(ctx, project, nil, "mvn", "--quiet", "--batch-mode", "--strict-checksums",
 		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"); err != nil {
-		return fmt.Errorf("%w:\n%s\nIt needs a Maven repository to fetch from: see the settings.xml of your Maven", err, said)
+		return fmt.Errorf("%w\nIt needs a Maven repository to fetch from: see the settings.xml of your Maven", err)
 	}
 	libs := filepath.Join(project, "libs")
-	if said, err := run(ctx, libs, "sha256sum", "--check", "--strict", "--quiet", "../jars.sha256"); err != nil {
-		return fmt.Errorf("these are not the files that this project was tested with; ask the operator of your Maven repository: %w:\n%s", err, said)
+	if err := cache.Run(ctx, libs, nil, "sha256sum", "--check", "--strict", "--quiet", "../jars.sha256"); err != nil {
+		return fmt.Errorf("these are not the files that this project was tested with; ask the operator of your Maven repository: %w", err)
 	}
 	return os.Rename(libs, k.libs())
-}
-
-// run runs a tool in a folder, and returns the end of what it says.
-func run(ctx context.Context, folder, name string, arguments ...string) (said string, err error) {
-	c := exec.CommandContext(ctx, name, arguments...)
-	c.Dir = folder
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // mvn is a script: an interruption ends its children, too
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	text, err := c.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
-	return cache.LastLines(text), err
 }

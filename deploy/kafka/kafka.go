@@ -4,11 +4,8 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -21,8 +18,8 @@ const Version = "4.3.1"
 
 // Node is one broker, which is a controller, too.
 type Node struct {
-	ID         int       // from 1 on; default 1
-	Voters     []string  // the controllers' IP:port of all nodes, in the order of their ids; default: of this one
+	ID         int       // from 1 on
+	Voters     []string  // the controllers' IP:port of all nodes, in the order of their ids
 	Folder     string    // of its settings and its data
 	Address    string    // IP:port for its clients
 	Controller string    // IP:port for the nodes
@@ -48,8 +45,8 @@ func (n Node) data() string     { return filepath.Join(n.Folder, "data") }
 // clusterID can be any UUID, because the nodes never join others.
 const clusterID = "bGlxdWlkYS1zdGFjay0wMQ"
 
-// properties returns the node's settings, with its data in the given folder.
-func (n Node) properties(data, adminPassword string) string {
+// properties returns the node's settings.
+func (n Node) properties(adminPassword string) string {
 	security := []string{"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
 	if n.Security != nil {
 		security = []string{
@@ -70,19 +67,16 @@ func (n Node) properties(data, adminPassword string) string {
 	for i, voter := range n.Voters {
 		voters = append(voters, fmt.Sprintf("%d@%s", i+1, voter))
 	}
-	if voters == nil {
-		voters = []string{"1@" + n.Controller}
-	}
 	copies := len(voters)
 	return strings.Join(append(security,
 		"process.roles=broker,controller",
-		fmt.Sprint("node.id=", max(1, n.ID)),
+		fmt.Sprint("node.id=", n.ID),
 		"controller.quorum.voters="+strings.Join(voters, ","),
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=CLIENT",
 		"listeners=CLIENT://"+n.Address+",CONTROLLER://"+n.Controller,
 		"advertised.listeners=CLIENT://"+n.Address,
-		"log.dirs="+data,
+		"log.dirs="+n.data(),
 		fmt.Sprint("offsets.topic.replication.factor=", copies),
 		"offsets.topic.num.partitions=4", // the default of 50 is for many groups, and takes time at each start
 		fmt.Sprint("transaction.state.log.replication.factor=", copies),
@@ -103,41 +97,29 @@ func (n Node) properties(data, adminPassword string) string {
 	), "\n")
 }
 
-// Prepare writes the node's settings, and creates its data folder if there is none. An
-// interrupted call leaves no data folder.
+// Prepare writes the node's settings, and creates its data folder if there is none.
 func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	if strings.ContainsAny(node.Folder, ",\\\n") {
 		return fmt.Errorf("Apache Kafka cannot keep its data in %q: commas, backslashes and line breaks have a meaning in its settings; choose another folder", node.Folder)
 	}
-	if err := os.MkdirAll(node.Folder, 0o755); err != nil {
-		return err
-	}
-	adminPassword := ""
+	adminPassword, arguments := "", []string{"kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", node.settings()}
 	if node.Security != nil {
 		var err error
 		if adminPassword, err = keys.ReadPassword(node.Security.AdminPasswordFile); err != nil {
 			return err
 		}
+		arguments = append(arguments, "--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Security.Admin, adminPassword))
+	}
+	if err := os.MkdirAll(node.Folder, 0o755); err != nil {
+		return err
 	}
 	// The settings hold the admin's password.
-	if err := os.WriteFile(node.settings(), []byte(node.properties(node.data(), adminPassword)), 0o600); err != nil {
+	if err := os.WriteFile(node.settings(), []byte(node.properties(adminPassword)), 0o600); err != nil {
 		return err
 	}
-	if _, err := os.Stat(node.data()); !errors.Is(err, fs.ErrNotExist) {
+	// This file is written last, so an interrupted call is repeated.
+	if there, err := cache.Exists(filepath.Join(node.data(), "meta.properties")); err != nil || there {
 		return err
-	}
-	unfinished := node.data() + ".formatting"
-	if err := os.RemoveAll(unfinished); err != nil {
-		return err
-	}
-	settings := node.settings() + ".formatting"
-	if err := os.WriteFile(settings, []byte(node.properties(unfinished, adminPassword)), 0o600); err != nil {
-		return err
-	}
-	defer os.Remove(settings)
-	arguments := []string{"kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", settings}
-	if node.Security != nil {
-		arguments = append(arguments, "--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Security.Admin, adminPassword))
 	}
 	// The password comes from a file that nobody else can read: every user can read command lines.
 	command := node.settings() + ".command"
@@ -149,11 +131,10 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 		return err
 	}
 	defer os.Remove(command)
-	format := exec.CommandContext(ctx, k.java, "@"+command)
-	if said, err := format.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot create the data folder of Apache Kafka: %w\n%s", err, cache.LastLines(said))
+	if err := cache.Run(ctx, node.Folder, nil, k.java, "@"+command); err != nil {
+		return fmt.Errorf("cannot create the data folder of Apache Kafka: %w", err)
 	}
-	return os.Rename(unfinished, node.data())
+	return nil
 }
 
 // Command returns the command that runs a prepared node until SIGTERM. It logs to standard output.

@@ -26,12 +26,11 @@ type order struct {
 }
 
 type answer struct {
-	Said       string   `json:"said,omitempty"`
-	Done       bool     `json:"done,omitempty"`
-	Problem    string   `json:"problem,omitempty"`
-	BadSetting bool     `json:"bad_setting,omitempty"`
-	Status     []Status `json:"status,omitempty"`
-	RoomURL    string   `json:"room_url,omitempty"`
+	Said    string   `json:"said,omitempty"`
+	Done    bool     `json:"done,omitempty"`
+	Problem string   `json:"problem,omitempty"`
+	Status  []Status `json:"status,omitempty"`
+	RoomURL string   `json:"room_url,omitempty"`
 }
 
 const (
@@ -123,8 +122,6 @@ func (a *Attached) ask(ctx context.Context, asked order, says io.Writer) (got an
 		return got, fmt.Errorf("the stack's process has not answered: %w", cmp.Or(context.Cause(ctx), err))
 	case got.Problem == ErrNotRunning.Error():
 		return got, ErrNotRunning
-	case got.BadSetting:
-		return got, badSetting("%s", got.Problem)
 	case got.Problem != "":
 		return got, errors.New(got.Problem)
 	}
@@ -164,11 +161,9 @@ func (s *Stack) open(dir string) error {
 	return nil
 }
 
-// supervisor is how a stack in the background ends: it takes no more orders, and when the last is answered it exits.
-type supervisor struct{ leave, exit func() }
-
-// serve takes orders until the listener closes. In the foreground there is no supervisor.
-func (s *Stack) serve(listener net.Listener, by *supervisor) {
+// serve takes orders until the listener closes. exit ends the process of a stack in the background, which ends with its
+// last process; it is nil in the foreground.
+func (s *Stack) serve(listener net.Listener, exit func()) {
 	for {
 		connection, err := listener.Accept()
 		if err != nil {
@@ -176,13 +171,13 @@ func (s *Stack) serve(listener net.Listener, by *supervisor) {
 		}
 		go func() {
 			defer connection.Close()
-			s.take(connection, by)
+			s.take(connection, listener, exit)
 		}()
 	}
 }
 
 // take carries out one order. An order ends when whoever gave it has gone.
-func (s *Stack) take(connection net.Conn, by *supervisor) {
+func (s *Stack) take(connection net.Conn, listener net.Listener, exit func()) {
 	var asked order
 	if json.NewDecoder(connection).Decode(&asked) != nil {
 		return
@@ -201,7 +196,7 @@ func (s *Stack) take(connection net.Conn, by *supervisor) {
 		done.Status, done.RoomURL, err = s.status(ctx)
 	case asked.Act != actUp && asked.Act != actDown:
 		err = s.act(ctx, asked)
-	case by == nil:
+	case exit == nil:
 		err = errors.New("the stack runs as long as the program that has started it: end that")
 	case asked.Act == actUp:
 		asked.Config.Progress = progress{says}
@@ -210,12 +205,12 @@ func (s *Stack) take(connection net.Conn, by *supervisor) {
 		err = s.Stop(context.WithoutCancel(ctx)) // an interrupted down is a down
 	}
 	if err != nil {
-		done.Problem, done.BadSetting = err.Error(), isBadSetting(err)
+		done.Problem = err.Error()
 	}
-	if by != nil && (asked.Act == actUp || asked.Act == actDown) && !s.anyRuns() {
-		by.leave()
+	if exit != nil && (asked.Act == actUp || asked.Act == actDown) && !s.anyRuns() {
+		listener.Close()                       // no more orders
 		_ = s.Stop(context.WithoutCancel(ctx)) // nothing is left but the lock
-		defer by.exit()
+		defer exit()
 	}
 	_ = says.Encode(done) // an error means that the caller has gone
 }
@@ -244,19 +239,17 @@ func (s *Stack) act(ctx context.Context, asked order) error {
 	}
 	s.acting.Lock()
 	defer s.acting.Unlock()
-	switch asked.Act {
-	case actStart:
-		p, err := s.process(asked.Name)
-		if err == nil && p.running() {
-			err = fmt.Errorf("%s is already running with pid %d", asked.Name, p.current().Pid)
-		}
-		if err != nil {
-			return err
-		}
-		return s.bring(ctx, asked.Name)
-	case actAddEngine:
+	if asked.Act == actAddEngine {
 		_, err := s.AddEngine(ctx)
 		return err
+	}
+	if asked.Act == actStart {
+		return s.on(asked.Name, func(p *process) error {
+			if p.running() {
+				return fmt.Errorf("%s is already running with pid %d", asked.Name, p.current().Pid)
+			}
+			return s.bring(ctx, asked.Name)
+		})
 	}
 	return fmt.Errorf("the stack knows no act %q", asked.Act)
 }

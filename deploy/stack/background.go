@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/liquida/liquida/deploy/cache"
 )
@@ -20,7 +21,7 @@ import (
 const Supervisor = "supervise"
 
 // Up starts a stack that outlives the caller, and returns when every process is ready. It starts what is missing, and
-// restarts what has another environment, by Config.Env and LogLevel, than it runs with. What a call starts stays,
+// restarts what has another environment, by Config.Env, than it runs with. What a call starts stays,
 // also if another process fails. In the background nothing restarts a crashed process: call Up again.
 func Up(ctx context.Context, config Config) error {
 	whole, err := config.withDefaults()
@@ -30,7 +31,7 @@ func Up(ctx context.Context, config Config) error {
 	config.Dir, config.BinDir = whole.Dir, whole.BinDir
 	stack := Attach(config.Dir)
 	if _, err := stack.ask(ctx, order{Act: actStatus}, whole.Progress); errors.Is(err, ErrNotRunning) {
-		if err := stack.supervise(); err != nil {
+		if err := stack.supervise(ctx); err != nil {
 			return err
 		}
 	}
@@ -38,32 +39,13 @@ func Up(ctx context.Context, config Config) error {
 	return err
 }
 
-// supervise starts the process that runs the stack, unless it is there. It has the lock and the socket from the
-// beginning, so no order is lost.
-func (a *Attached) supervise() error {
-	if connection, err := net.Dial("unix", socketIn(a.dir)); err == nil {
-		return connection.Close()
-	}
-	lock, err := own(a.dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	listener, err := listen(a.dir)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	socket, err := listener.(*net.UnixListener).File()
-	if err != nil {
-		return err
-	}
-	defer socket.Close()
+// supervise starts the process that runs the stack, and returns when it takes orders.
+func (a *Attached) supervise(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(a.dir, "logs"), 0o755); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(a.dir, "logs", "stack.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	path := filepath.Join(a.dir, "logs", "stack.log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -74,35 +56,43 @@ func (a *Attached) supervise() error {
 	}
 	command := exec.Command(program, Supervisor, a.dir)
 	command.Dir, command.Stdout, command.Stderr = a.dir, log, log
-	command.ExtraFiles = []*os.File{lock, socket}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives the terminal
 	if err := command.Start(); err != nil {
 		return err
 	}
-	return command.Process.Release()
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	for {
+		if connection, err := net.Dial("unix", socketIn(a.dir)); err == nil {
+			return connection.Close()
+		}
+		select {
+		case <-ended:
+			said, err := os.ReadFile(path)
+			return errors.Join(fmt.Errorf("the process of the stack has ended; %s ends with:\n%s", path, cache.LastLines(said)), err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pollEvery):
+		}
+	}
 }
 
-// Supervise runs the stack in dir as it is ordered to, and returns when it is down. Its parent has opened the files.
+// Supervise runs the stack in dir as it is ordered to, and returns when it is down.
 func Supervise(dir string) error {
-	const lockFile, socketFile = 3, 4
-	syscall.CloseOnExec(lockFile) // the processes of the stack must not keep them
-	syscall.CloseOnExec(socketFile)
-	listener, err := net.FileListener(os.NewFile(socketFile, socketIn(dir)))
+	lock, err := own(dir)
 	if err != nil {
-		return fmt.Errorf("%s is for `stack up`: %w", Supervisor, err)
+		return err
+	}
+	listener, err := listen(dir)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	s := newStack(os.NewFile(lockFile, "lock"))
-	leave := func() {
-		listener.Close()
-		_ = os.Remove(socketIn(dir))
-	}
-	go s.serve(listener, &supervisor{leave, cancel})
+	s := newStack(lock)
+	go s.serve(listener, cancel)
 	<-ctx.Done()
-	if !s.isStopping() { // a signal
-		leave()
-	}
+	listener.Close()
 	return s.Stop(context.Background())
 }
 

@@ -29,7 +29,7 @@ const (
 )
 
 // EnginesMax is how many engines a stack may have.
-const EnginesMax = 64
+const EnginesMax = 100
 
 // The brokers that Config.Kafka chooses from.
 const (
@@ -72,9 +72,8 @@ type Config struct {
 
 	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
 	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind. A name that
-	// there is not, and a setting that its program does not have, are a BadSetting.
-	Env      map[string][]string
-	LogLevel string // default info
+	// there is not, and a setting that its program does not have, are an error.
+	Env map[string][]string
 	// Via, if set, returns the address at which a process reaches a server, given the server's
 	// own: for a proxy in between. It is called when a process is added, and must not call the stack.
 	Via func(process, server, address string) (string, error) `json:"-"`
@@ -115,7 +114,6 @@ func (c *Config) withDefaults() (Config, error) {
 	d.Kafka = cmp.Or(d.Kafka, Embedded)
 	d.Brokers = cmp.Or(d.Brokers, 1)
 	d.Engines = cmp.Or(d.Engines, 1)
-	d.LogLevel = cmp.Or(d.LogLevel, "info")
 	d.ReadyWithin = cmp.Or(d.ReadyWithin, time.Minute)
 	d.StopWithin = cmp.Or(d.StopWithin, 15*time.Second)
 	if d.Progress == nil {
@@ -135,8 +133,6 @@ func (c *Config) withDefaults() (Config, error) {
 		return d, fmt.Errorf("stack: %d brokers: it must be 1, or 3 of Apache Kafka, unsecured, without cuts and on free ports", d.Brokers)
 	case d.Cuts && d.KafkaSecured:
 		return d, errors.New("stack: Cuts with KafkaSecured: a link cannot put its address into what Kafka says over TLS")
-	case !slices.Contains(logLevels, d.LogLevel):
-		return d, badSetting("--log-level is %q: it must be one of %s", d.LogLevel, strings.Join(logLevels, ", "))
 	}
 	return d, CheckKafka("stack: Kafka", d.Kafka)
 }

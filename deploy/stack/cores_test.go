@@ -12,11 +12,7 @@ func TestTheLedgerHasAProcessorOfItsOwn(t *testing.T) {
 	if len(allowed) < 2 {
 		t.Skip("there is one processor")
 	}
-	t.Cleanup(func() {
-		if err := confineThisProcess(""); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { kit.Must(t, confineThisProcess("")) })
 	of := func(pid int) unix.CPUSet {
 		t.Helper()
 		var set unix.CPUSet
@@ -36,13 +32,6 @@ func TestTheLedgerHasAProcessorOfItsOwn(t *testing.T) {
 			if name != TigerBeetle && set.IsSet(core) == ledger.IsSet(core) {
 				t.Errorf("%s and the ledger share processor %d, or both leave it", name, core)
 			}
-		}
-	}
-	config = standIns(t)
-	s = started(t, config)
-	for _, name := range append(s.Names(), "this process") {
-		if set := of(s.PID(name)); set.Count() != len(allowed) {
-			t.Errorf("without a processor of the ledger's own, %s has %d of %d", name, set.Count(), len(allowed))
 		}
 	}
 }

@@ -20,38 +20,33 @@ const (
 
 // links are those of all processes.
 type links struct {
-	mu  sync.Mutex
-	of  map[string]map[string]*link.Link // by process and server
-	cut map[string][]string              // by process
+	mu   sync.Mutex
+	open map[[2]string]*link.Link // by process and server
+	cut  map[string][]string      // by process
 }
 
 // cuttable reports whether a process has links.
 func (s *Stack) cuttable(process string) bool {
-	return s.config().Cuts && slices.Contains([]string{Engine, Producer}, kindOf(process))
+	kind := kindOf(process)
+	return s.config().Cuts && (kind == Engine || kind == Producer)
 }
 
 // to returns the address of the link from a process to a server, and opens it if there is none.
 func (l *links) to(process, server, address string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if opened := l.of[process][server]; opened != nil {
+	if opened := l.open[[2]string{process, server}]; opened != nil {
 		return opened.Address(), nil
 	}
-	open := link.Listen
+	listen := link.Listen
 	if server == Broker {
-		open = link.ListenKafka
+		listen = link.ListenKafka
 	}
-	opened, err := open(address)
+	opened, err := listen(address)
 	if err != nil {
 		return "", err
 	}
-	if l.of == nil {
-		l.of, l.cut = map[string]map[string]*link.Link{}, map[string][]string{}
-	}
-	if l.of[process] == nil {
-		l.of[process] = map[string]*link.Link{}
-	}
-	l.of[process][server] = opened
+	l.open[[2]string{process, server}] = opened
 	return opened.Address(), nil
 }
 
@@ -64,10 +59,8 @@ func (l *links) cutFrom(process string) []string {
 func (l *links) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, process := range l.of {
-		for _, one := range process {
-			one.Close()
-		}
+	for _, one := range l.open {
+		one.Close()
 	}
 }
 
@@ -80,7 +73,7 @@ func (s *Stack) cut(process, from string, isCut bool) error {
 	switch {
 	case !s.config().Cuts:
 		return errors.New("the stack has no links: start it with make up CUTS=on")
-	case l.of[process] == nil:
+	case l.open[[2]string{process, Broker}] == nil:
 		return fmt.Errorf("%s has no links: only engines and producers have", process)
 	case !known:
 		return fmt.Errorf("the other end is %q: it must be %s or %s", from, FromBroker, FromLedger)
@@ -91,7 +84,7 @@ func (s *Stack) cut(process, from string, isCut bool) error {
 		state, l.cut[process] = link.Cut, append(l.cut[process], from)
 	}
 	for _, server := range servers {
-		l.of[process][server].Set(state, 0)
+		l.open[[2]string{process, server}].Set(state, 0)
 	}
 	return nil
 }

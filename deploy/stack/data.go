@@ -28,14 +28,11 @@ func (c *Config) kind() string {
 
 func (s *Stack) data(folder string) string { return filepath.Join(s.config().Dir, "data", folder) }
 
-// The folders of one TigerBeetle server and of three.
-const oneLedger, threeLedgers = "tigerbeetle", "tigerbeetle-cluster"
-
 func (s *Stack) ledgerFolder() string {
 	if s.config().Replicas > 1 {
-		return s.data(threeLedgers)
+		return s.data("tigerbeetle-cluster")
 	}
-	return s.data(oneLedger)
+	return s.data("tigerbeetle")
 }
 
 // KafkaFolder is where the broker keeps its data.
@@ -65,23 +62,10 @@ func (s *Stack) kafkaNode(name string) kafka.Node {
 // its place would know none of their payments, and what has settled could settle again. A stack makes its ledger
 // before its broker starts, so there are never topics without one.
 func (s *Stack) checkData() error {
-	one, noOne := cache.Exists(s.data(oneLedger))
-	three, noThree := cache.Exists(s.data(threeLedgers))
-	topics, noTopics := cache.Exists(s.KafkaFolder())
-	if err := errors.Join(noOne, noThree, noTopics); err != nil {
-		return err
-	}
-	if !one && !three && !topics {
-		err := os.MkdirAll(s.data(""), 0o755)
-		return errors.Join(err, os.WriteFile(s.data("kind"), []byte(s.config().kind()), 0o644))
-	}
 	kind, err := os.ReadFile(s.data("kind"))
-	if errors.Is(err, fs.ErrNotExist) { // a version before named the folders of all other kinds otherwise
-		before := Config{Kafka: Embedded, Replicas: 1}
-		if three {
-			before.Replicas = 3
-		}
-		kind, err = []byte(before.kind()), nil
+	if errors.Is(err, fs.ErrNotExist) { // there is no data
+		kind = []byte(s.config().kind())
+		err = errors.Join(os.MkdirAll(s.data(""), 0o755), os.WriteFile(s.data("kind"), kind, 0o644))
 	}
 	if err != nil {
 		return err
@@ -89,7 +73,9 @@ func (s *Stack) checkData() error {
 	if string(kind) != s.config().kind() {
 		return fmt.Errorf("%s holds data of a stack with %s: run that, or remove the data first (clean)", s.config().Dir, kind)
 	}
-	if ledger, err := cache.Exists(s.ledgerFolder()); err != nil || ledger || !topics {
+	ledger, noLedger := cache.Exists(s.ledgerFolder())
+	topics, noTopics := cache.Exists(s.KafkaFolder())
+	if err := errors.Join(noLedger, noTopics); err != nil || ledger || !topics {
 		return err
 	}
 	return fmt.Errorf("%s holds topics, and the data of their ledger, %s, is gone: stop the stack and put a copy back (docs/backup.md), or remove all data (clean)",

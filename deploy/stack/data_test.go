@@ -8,7 +8,7 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-// A ledger never stands beside topics, or a ledger, of another kind: not after a loss, and not of a version that named no kind.
+// A ledger never stands beside topics, or a ledger, of another kind, also after a loss.
 func TestDataOfAnotherKindIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		name, kind string
@@ -16,9 +16,7 @@ func TestDataOfAnotherKindIsRefused(t *testing.T) {
 		want       string // part of the error; empty: none
 	}{
 		{"nothing", "", nil, ""},
-		{"of a version before", "", []string{"tigerbeetle", "kafka"}, ""},
-		{"three replicas of a version before", "", []string{"tigerbeetle-cluster", "kafka"}, "3 TigerBeetle replicas"},
-		{"three replicas whose topics are lost", "", []string{"tigerbeetle-cluster"}, "3 TigerBeetle replicas"},
+		{"three replicas whose topics are lost", "3 TigerBeetle replicas and the embedded Kafka", []string{"tigerbeetle-cluster"}, "3 TigerBeetle replicas"},
 		{"another broker", "one TigerBeetle server and the apache Kafka", []string{"tigerbeetle", "kafka"}, "the apache Kafka"},
 		{"another broker whose topics are lost", "one TigerBeetle server and the apache Kafka", []string{"tigerbeetle"}, "the apache Kafka"},
 		{"the ledger is lost", "one TigerBeetle server and the embedded Kafka", []string{"kafka"}, "docs/backup.md"},

@@ -1,53 +1,24 @@
 package stack
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// logLevels are those that every service takes.
-var logLevels = []string{"debug", "info", "warn", "error"}
-
-// BadSetting is an error in the settings that a stack is given for its processes.
-type BadSetting struct{ why string }
-
-func (b *BadSetting) Error() string { return b.why }
-
-func badSetting(format string, arguments ...any) error {
-	return &BadSetting{fmt.Sprintf(format, arguments...)}
-}
-
-func isBadSetting(err error) bool {
-	_, bad := errors.AsType[*BadSetting](err)
-	return bad
-}
+var numbered = regexp.MustCompile(`^(engine|tigerbeetle|broker|producer)-[0-9]{1,2}$`)
 
 // kindOf returns the kind of a process, or nothing for the name of none.
 func kindOf(name string) string {
-	kind, number, numbered := strings.Cut(name, "-")
-	n, err := strconv.Atoi(number)
-	switch {
-	case slices.Contains(kindsInOrder, name):
+	if slices.Contains(kinds, name) {
 		return name
-	case !numbered || err != nil || n < 0:
-		return ""
-	case kind == "engine" && n < EnginesMax:
-		return Engine
-	case kind == TigerBeetle:
-		return TigerBeetle
-	case kind == Broker && n > 0 && n < 3:
-		return Broker
-	case name == SecondProducer:
-		return Producer
+	}
+	if found := numbered.FindStringSubmatch(name); found != nil {
+		return strings.Replace(found[1], "engine", Engine, 1)
 	}
 	return ""
 }
@@ -57,49 +28,49 @@ func (c *Config) ours(kind string) bool {
 	return !slices.Contains([]string{TigerBeetle, Prometheus, StatsdBridge}, kind) && (kind != Broker || c.Kafka != Apache)
 }
 
-// checkEnv returns a BadSetting for a process that there cannot be, and for a setting that its program does not know.
-// What a program of others knows is not known here.
-func (c *Config) checkEnv(ctx context.Context) error {
-	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		kind := kindOf(name)
-		if kind == "" {
-			return badSetting("--env names the process %q: it must be one of %s, or one of several, such as %s", name, strings.Join(kindsInOrder, ", "), EngineName(0))
+// CheckProcesses returns an error for a process that there cannot be, and for what is no setting.
+func CheckProcesses(env map[string][]string) error {
+	for name, variables := range env {
+		if kindOf(name) == "" {
+			return fmt.Errorf("--env names the process %q: it must be one of %s, or one of several, such as %s", name, strings.Join(kinds, ", "), EngineName(0))
 		}
-		if !c.ours(kind) || len(c.Env[name]) == 0 {
-			continue
-		}
-		known, asked, err := c.settingsOf(ctx, kind)
-		if err != nil {
-			return err
-		}
-		for _, variable := range c.Env[name] {
-			setting, _, whole := strings.Cut(variable, "=")
-			if whole && !known[setting] && !strings.HasPrefix(setting, "GO") { // GOMEMLIMIT and others are Go's own
-				return badSetting("--env %s:%s: %s has no setting %s; `%s` lists all", name, variable, kind, setting, asked)
+		for _, variable := range variables {
+			if !strings.Contains(variable, "=") {
+				return fmt.Errorf("--env %s:%s: it must be PROCESS:NAME=value, like clearing-engine:ENGINE_DEADLINE=10s", name, variable)
 			}
 		}
 	}
 	return nil
 }
 
-// settingsOf asks a program which settings it has.
-func (c *Config) settingsOf(ctx context.Context, kind string) (known map[string]bool, asked string, err error) {
-	ask := []string{filepath.Join(c.BinDir, kind), "--help"}
-	if kind == Room {
-		ask = []string{filepath.Join(c.BinDir, "loadtest"), Room, "--help"}
+// checkEnv also returns an error for a setting that its program does not know. What a program of others knows is not
+// known here.
+func (c *Config) checkEnv(ctx context.Context) error {
+	if err := CheckProcesses(c.Env); err != nil {
+		return err
 	}
-	help := exec.CommandContext(ctx, ask[0], ask[1:]...)
-	help.Env = []string{}
-	text, err := help.Output()
-	if err != nil {
-		return nil, "", fmt.Errorf("cannot ask %s for its settings: %w", strings.Join(ask, " "), err)
-	}
-	known = map[string]bool{}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		if name, indented := strings.CutPrefix(lines.Text(), "  "); indented {
-			name, _, _ = strings.Cut(name, " ")
-			known[name] = true
+	for name, variables := range c.Env {
+		kind := kindOf(name)
+		if !c.ours(kind) || len(variables) == 0 {
+			continue
+		}
+		ask := []string{filepath.Join(c.BinDir, kind), "--help"}
+		if kind == Room {
+			ask = []string{filepath.Join(c.BinDir, "loadtest"), Room, "--help"}
+		}
+		help := exec.CommandContext(ctx, ask[0], ask[1:]...)
+		help.Env = []string{}
+		known, err := help.Output()
+		if err != nil {
+			return fmt.Errorf("cannot ask %s for its settings: %w", strings.Join(ask, " "), err)
+		}
+		for _, variable := range variables {
+			setting, _, _ := strings.Cut(variable, "=")
+			listed := regexp.MustCompile(`(?m)^  ` + regexp.QuoteMeta(setting) + `\b`)
+			if !listed.Match(known) && !strings.HasPrefix(setting, "GO") { // GOMEMLIMIT and others are Go's own
+				return fmt.Errorf("--env %s:%s: %s has no setting %s; `%s` lists all", name, variable, kind, setting, strings.Join(ask, " "))
+			}
 		}
 	}
-	return known, strings.Join(ask, " "), nil
+	return nil
 }

@@ -3,7 +3,6 @@ package stack
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/liquida/liquida/deploy/prometheus"
 )
@@ -22,45 +21,13 @@ type Observers struct {
 
 // InstalledObservers returns those that are on PATH.
 func InstalledObservers() Observers {
-	find := func(name string) string {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return ""
-		}
-		return path
-	}
-	return Observers{Prometheus: find("prometheus"), StatsdBridge: find("statsd_exporter")}
+	prometheus, _ := exec.LookPath("prometheus") // an error comes with no path
+	bridge, _ := exec.LookPath("statsd_exporter")
+	return Observers{Prometheus: prometheus, StatsdBridge: bridge}
 }
 
 // statsd is the role of the address to which TigerBeetle sends its metrics, over UDP.
 const statsd = "statsd"
-
-func (s *Stack) prometheusFolder() string { return filepath.Join(s.config().Dir, "data", "prometheus") }
-
-func (s *Stack) specifyPrometheus(p *spec) {
-	address := s.addresses.of(Prometheus)
-	p.command = []string{
-		s.config().Observers.Prometheus,
-		"--config.file=" + filepath.Join(s.prometheusFolder(), prometheus.ConfigFile),
-		"--storage.tsdb.path=" + filepath.Join(s.prometheusFolder(), "tsdb"),
-		"--web.listen-address=" + address,
-	}
-	p.serve(s, Prometheus)
-	p.ready = httpReady("http://" + address + "/-/ready")
-}
-
-func (s *Stack) specifyBridge(p *spec) {
-	p.telemetry = s.addresses.of(telemetryOf(StatsdBridge))
-	p.command = []string{
-		s.config().Observers.StatsdBridge,
-		"--statsd.mapping-config=" + filepath.Join(s.prometheusFolder(), prometheus.BridgeFile),
-		"--statsd.listen-udp=" + s.addresses.of(statsd),
-		"--statsd.listen-tcp=",
-		"--web.listen-address=" + p.telemetry,
-	}
-	p.listens = append(p.listens, telemetryOf(StatsdBridge))
-	p.ready = httpReady("http://" + p.telemetry + "/-/ready")
-}
 
 // configureObservers writes the targets of Prometheus, again for each new process.
 func (s *Stack) configureObservers() error {
@@ -80,7 +47,7 @@ func (s *Stack) configureObservers() error {
 			targets[job] = append(targets[job], address)
 		}
 	}
-	if err := prometheus.Local(s.prometheusFolder(), targets); err != nil {
+	if err := prometheus.Local(s.data(Prometheus), targets); err != nil {
 		return fmt.Errorf("cannot configure Prometheus: %w", err)
 	}
 	return nil

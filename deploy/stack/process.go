@@ -47,9 +47,11 @@ type run struct {
 	wasReady atomic.Bool
 }
 
-func (r *run) dead() bool {
+func (r *run) dead() bool { return closed(r.Ended) }
+
+func closed(channel <-chan struct{}) bool {
 	select {
-	case <-r.Ended:
+	case <-channel:
 		return true
 	default:
 		return false
@@ -60,12 +62,10 @@ func (r *run) dead() bool {
 func (r *run) died(ctx context.Context, within time.Duration) bool {
 	select {
 	case <-r.Ended:
-		return true
 	case <-ctx.Done():
-		return r.dead()
 	case <-time.After(within):
-		return r.dead()
 	}
+	return r.dead()
 }
 
 // howEnded is like "killed by signal 9 at 2026-11-23 12:03:10 UTC".
@@ -153,11 +153,16 @@ func (p *process) kill() error {
 	if r == nil || r.dead() {
 		return fmt.Errorf("cannot kill %s: it is not running", p.name)
 	}
-	r.asked.Store(true)
+	r.asked.Store(true) // before its end, which would be a crash
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	if !r.died(context.Background(), killed) {
+	return p.gone(context.Background(), r)
+}
+
+// gone waits for the end of a killed run.
+func (p *process) gone(ctx context.Context, r *run) error {
+	if !r.died(ctx, killed) {
 		return fmt.Errorf("%s (pid %d) is still there %v after SIGKILL", p.name, r.Pid, killed)
 	}
 	return nil
@@ -166,8 +171,8 @@ func (p *process) kill() error {
 // awaitDying waits for the end of a process that is dying. It would look ready, and may hold its ports and files, for a
 // second or more after a kill.
 func (p *process) awaitDying(ctx context.Context) error {
-	if r := p.current(); r != nil && !r.dead() && look(r.Pid).dying && !r.died(ctx, killed) {
-		return fmt.Errorf("%s (pid %d) was killed and has not ended %v later", p.name, r.Pid, killed)
+	if r := p.current(); r != nil && !r.dead() && look(r.Pid).dying {
+		return p.gone(ctx, r)
 	}
 	return nil
 }
@@ -205,26 +210,14 @@ func (p *process) ready(ctx context.Context) error {
 	return err
 }
 
-// errWaitsForAPerson is the error of a process that will not be ready before somebody has done something.
-var errWaitsForAPerson = errors.New("it runs, and waits for a person")
-
-// confirmation is what such a process asks for, and confirmedWithin how long it may not know that it was done.
-const (
-	confirmation    = "bootstrap rebuild confirm"
-	confirmedWithin = 7 * time.Second
-)
-
 func (p *process) waitReady(ctx context.Context) error {
 	var why error
-	for since := time.Now(); ; {
+	for {
 		r := p.current()
 		dead := r != nil && r.dead() // asked first: what ends during the question tells how in the next round
 		now := p.ready(ctx)
 		if now == nil {
 			return nil
-		}
-		if !strings.Contains(now.Error(), confirmation) {
-			since = time.Now()
 		}
 		if why == nil || ctx.Err() == nil { // a question that the end of ctx has cut off says nothing
 			why = now
@@ -236,8 +229,6 @@ func (p *process) waitReady(ctx context.Context) error {
 			return fmt.Errorf("%s is not running: it was stopped or killed", p.name)
 		case dead && !p.comesBack:
 			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.name, why, p.logPath, p.logEnd(logEndLines))
-		case !dead && time.Since(since) > confirmedWithin:
-			return fmt.Errorf("%s: %w: %w", p.name, errWaitsForAPerson, now)
 		case !host.Sleep(ctx, pollEvery):
 			return fmt.Errorf("%s: %w: %w; the end of %s:\n%s", p.name, context.Cause(ctx), why, p.logPath, p.logEnd(logEndLines))
 		}

@@ -73,59 +73,38 @@ func (s *Stack) kafkaSecurity() *kafka.Security {
 	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin, AdminPasswordFile: s.passwordFile(stream.Admin)}
 }
 
-// makeCertificate makes a certificate and key for a broker on this machine, both in one file, and
-// the file of the authority that signed it, unless they exist. It does not keep the authority's
-// key, so nobody can sign with it again.
+// makeCertificate makes a certificate and key for a broker on this machine, both in one file, and a file of the
+// certificate alone, unless they exist. It is its own authority.
 func makeCertificate(authorityFile, certificateFile string) error {
 	if _, err := os.Stat(certificateFile); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	brokerKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
 	began := time.Now().Add(-time.Hour) // in case the clock is set back
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "liquida local stack"},
-		NotBefore: began, NotAfter: began.AddDate(10, 0, 0), // the data may stay that long
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
 	broker := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: kafka.BrokerName},
-		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: kafka.BrokerName},
+		NotBefore: began, NotAfter: began.AddDate(10, 0, 0), // the data may stay that long
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // Apache Kafka also talks to itself
 	}
-	authorityCertificate, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
+	signed, err := x509.CreateCertificate(rand.Reader, broker, broker, key.Public(), key)
 	if err != nil {
 		return err
 	}
-	certificate, err := x509.CreateCertificate(rand.Reader, broker, authority, brokerKey.Public(), authorityKey)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return err
 	}
-	key, err := x509.MarshalPKCS8PrivateKey(brokerKey)
-	if err != nil {
-		return err
-	}
-	block := func(kind string, bytes []byte) []byte {
-		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes})
-	}
-	if err := os.MkdirAll(filepath.Dir(certificateFile), 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(authorityFile, block("CERTIFICATE", authorityCertificate), 0o600); err != nil {
-		return err
-	}
-	// Written last: if this file exists, the authority's does, too.
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
+	both := append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), certificate...)
 	unfinished := certificateFile + ".new"
-	if err := os.WriteFile(unfinished, append(block("PRIVATE KEY", key), block("CERTIFICATE", certificate)...), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(unfinished, certificateFile)
+	return errors.Join(
+		os.MkdirAll(filepath.Dir(certificateFile), 0o700),
+		os.WriteFile(authorityFile, certificate, 0o600),
+		os.WriteFile(unfinished, both, 0o600),
+		os.Rename(unfinished, certificateFile)) // last: if this file exists, the other does, too
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/liquida/liquida/deploy/prometheus"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -49,9 +50,6 @@ func (s *Stack) specify(name string) (spec, error) {
 		"TIGERBEETLE_ADDRESSES="+replicas,
 		"TIGERBEETLE_CLUSTER_ID=0",
 	)
-	if s.config().ours(kind) {
-		p.env = append(p.env, "LOG_LEVEL="+s.config().LogLevel)
-	}
 	switch kind {
 	case TigerBeetle:
 		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
@@ -71,14 +69,13 @@ func (s *Stack) specify(name string) (spec, error) {
 			p.listens = append(p.listens, controllerOf(name))
 			break
 		}
-		like := "kafka"
+		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.KafkaFolder())
 		if s.config().Kafka == RedpandaLike {
-			like = "redpanda"
+			p.env = append(p.env, "BROKER_LIKE=redpanda")
 		}
-		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.KafkaFolder(), "BROKER_LIKE="+like)
 		if s.config().KafkaSecured {
 			p.env = append(p.env, "BROKER_ADMIN_PASSWORD_FILE="+s.passwordFile(stream.Admin),
-				"BROKER_TLS_CERT_FILE="+s.certificateFile(), "BROKER_TLS_KEY_FILE="+s.certificateFile())
+				"BROKER_TLS_CERT_FILE="+s.certificateFile())
 		}
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // it ends before anybody could ask
@@ -114,18 +111,29 @@ func (s *Stack) specify(name string) (spec, error) {
 		}
 		p.ready = httpReady("http://" + p.address + "/")
 	case Prometheus:
-		s.specifyPrometheus(&p)
+		p.command = []string{
+			s.config().Observers.Prometheus,
+			"--config.file=" + filepath.Join(s.data(Prometheus), prometheus.ConfigFile),
+			"--storage.tsdb.path=" + filepath.Join(s.data(Prometheus), "tsdb"),
+			"--web.listen-address=" + s.addresses.of(Prometheus),
+		}
+		p.serve(s, name)
+		p.ready = httpReady("http://" + p.address + "/-/ready")
 	case StatsdBridge:
-		s.specifyBridge(&p)
+		p.tell(s)
+		p.command = []string{
+			s.config().Observers.StatsdBridge,
+			"--statsd.mapping-config=" + filepath.Join(s.data(Prometheus), prometheus.BridgeFile),
+			"--statsd.listen-udp=" + s.addresses.of(statsd), "--statsd.listen-tcp=",
+			"--web.listen-address=" + p.telemetry,
+		}
+		p.ready = httpReady("http://" + p.telemetry + "/-/ready")
 	default:
 		return p, fmt.Errorf("the stack knows no process %q", name)
 	}
 	p.env = append(p.env, s.config().Env[kind]...)
 	if name != kind {
 		p.env = append(p.env, s.config().Env[name]...)
-	}
-	if i := slices.IndexFunc(p.env, func(v string) bool { return !strings.Contains(v, "=") }); i >= 0 {
-		return p, fmt.Errorf("the environment of %s has %q: it must be NAME=value", name, p.env[i])
 	}
 	if cores := s.coresOf(kind); cores != "" {
 		p.command = append([]string{"taskset", "-c", cores}, p.command...)

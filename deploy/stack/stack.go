@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/kafka"
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/keys"
 )
@@ -82,7 +83,7 @@ func Start(ctx context.Context, config Config) (*Stack, error) {
 }
 
 func newStack(lock *os.File) *Stack {
-	s := &Stack{lock: lock, stopping: make(chan struct{})}
+	s := &Stack{lock: lock, stopping: make(chan struct{}), links: links{open: map[[2]string]*link.Link{}, cut: map[string][]string{}}}
 	s.given.Store(&Config{})
 	return s
 }
@@ -105,8 +106,7 @@ func own(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// up starts what does not run, and starts again what runs with another environment. A process that waits for a
-// person does not keep the others from starting.
+// up starts what does not run, and starts again what runs with another environment.
 func (s *Stack) up(ctx context.Context, config Config) error {
 	s.acting.Lock()
 	defer s.acting.Unlock()
@@ -139,27 +139,16 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 	if err := confineThisProcess(s.coresOf("")); err != nil {
 		return fmt.Errorf("cannot share out the processors: %w", err)
 	}
-	names := s.wanted()
-	if err := s.register(names); err != nil {
+	groups := s.wanted()
+	if err := errors.Join(s.register(slices.Concat(groups...)), s.configureObservers()); err != nil {
 		return err
 	}
-	if err := s.configureObservers(); err != nil {
-		return err
-	}
-	groups := [][]string{s.Replicas(), s.Brokers()} // none is ready before a majority of them runs
-	for _, name := range names[config.Replicas+config.Brokers:] {
-		groups = append(groups, []string{name})
-	}
-	var waits error
 	for _, group := range groups {
-		switch err := s.bring(ctx, group...); {
-		case errors.Is(err, errWaitsForAPerson):
-			waits = cmp.Or(waits, err)
-		case err != nil:
+		if err := s.bring(ctx, group...); err != nil {
 			return err
 		}
 	}
-	return waits
+	return nil
 }
 
 // beside returns the configuration for a stack that already runs, whose data, ports and links cannot change.
@@ -169,53 +158,47 @@ func (s *Stack) beside(config Config) (Config, error) {
 	whole, err := config.withDefaults()
 	switch {
 	case err != nil:
-		return config, err
+		return whole, err
 	case !s.anyRuns():
 		s.addresses.begin(whole.Ports) // its ports may have been taken since
 		return whole, nil
 	case has.kind() != whole.kind():
-		return config, fmt.Errorf("the running stack has %s: bring it up as that, or stop it first (down)", has.kind())
+		return whole, fmt.Errorf("the running stack has %s: bring it up as that, or stop it first (down)", has.kind())
 	case config.Cuts && !has.Cuts:
-		return config, errors.New("the processes of the running stack have no links: stop it first (down)")
+		return whole, errors.New("the processes of the running stack have no links: stop it first (down)")
 	}
-	config.Ports, config.Cuts, config.Engines = has.Ports, has.Cuts, max(config.Engines, s.engines)
-	config.LogLevel = cmp.Or(config.LogLevel, has.LogLevel)
-	if len(config.Env) == 0 {
-		config.Env = has.Env
+	whole.Ports, whole.Cuts, whole.Engines = has.Ports, has.Cuts, max(whole.Engines, s.engines)
+	if len(whole.Env) == 0 {
+		whole.Env = has.Env
 	}
-	return config.withDefaults()
+	return whole, nil
 }
 
-// wanted returns all processes in the order of starting. The bank simulator comes after the producer: its banks read
-// there which of their accounts are open before they are ready.
-func (s *Stack) wanted() []string {
-	names := append(s.Replicas(), s.Brokers()...)
-	if s.config().InfrastructureOnly {
-		return names
+// wanted returns all processes, in groups that start one after the other: of several servers none is ready before a
+// majority of them runs.
+func (s *Stack) wanted() [][]string {
+	c := s.config()
+	groups := [][]string{s.Replicas(), s.Brokers()}
+	if c.InfrastructureOnly {
+		return groups
 	}
-	names = append(names, Bootstrap)
-	s.engines = s.config().Engines
-	for instance := range s.engines {
-		names = append(names, EngineName(instance))
-	}
-	names = append(names, Producer, Simulator)
-	for name, wanted := range map[string]bool{
-		Archiver: s.config().Archive, StatsdBridge: s.config().Observers.StatsdBridge != "",
-		Prometheus: s.config().Observers.Prometheus != "", Room: s.config().Room,
+	s.engines = c.Engines
+	services := append(numberedFrom(0, s.engines, "engine"), Producer, Simulator)
+	for _, extra := range []struct {
+		name   string
+		wanted bool
+	}{
+		{Archiver, c.Archive}, {StatsdBridge, c.Observers.StatsdBridge != ""}, {Prometheus, c.Observers.Prometheus != ""}, {Room, c.Room},
 	} {
-		if wanted {
-			names = append(names, name)
+		if extra.wanted {
+			services = append(services, extra.name)
 		}
 	}
-	slices.SortStableFunc(names, func(a, b string) int {
-		return slices.Index(kindsInOrder, kindOf(a)) - slices.Index(kindsInOrder, kindOf(b))
-	})
-	return names
+	return append(groups, []string{Bootstrap}, services)
 }
 
-// kindsInOrder are all kinds of processes in the order of starting, and the keys of Config.Env besides names of
-// single processes.
-var kindsInOrder = []string{
+// kinds are all kinds of processes, and the keys of Config.Env besides names of single processes.
+var kinds = []string{
 	TigerBeetle, Broker, Bootstrap, Engine, Producer, Simulator, Archiver, StatsdBridge, Prometheus, Room,
 }
 
@@ -232,11 +215,6 @@ func (s *Stack) register(names []string) error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slices.SortStableFunc(s.processes, func(a, b *process) int {
-		return slices.Index(names, a.name) - slices.Index(names, b.name)
-	})
 	return nil
 }
 
@@ -267,21 +245,24 @@ func (s *Stack) add(name string) error {
 	return nil
 }
 
-// optionalWithin is how long a process that the stack does not need may take to become ready.
-const optionalWithin = 10 * time.Second
-
-// bring starts processes that do not run, together, and waits until all are ready.
+// bring starts processes that do not run, together, and waits until all are ready. One that is not ready keeps none of
+// the others from starting.
 func (s *Stack) bring(ctx context.Context, names ...string) error {
 	done, err := s.prepare(ctx, names)
 	if err != nil {
 		return err
 	}
 	defer done()
+	ctx, cancel := s.readyWithin(ctx) // all of them, and not each
+	defer cancel()
 	began := time.Now()
+	say := func(name, format string, values ...any) {
+		fmt.Fprintf(s.config().Progress, "%-15s "+format+"\n", append([]any{name}, values...)...)
+	}
 	for _, name := range names {
 		p, err := s.process(name)
 		if err == nil && p.running() && !slices.Equal(p.current().env, p.program().env) {
-			fmt.Fprintf(s.config().Progress, "%-15s restarts with its new settings\n", name)
+			say(name, "restarts with its new settings")
 			err = p.stop(ctx, s.config().StopWithin)
 		}
 		if err == nil && !p.running() {
@@ -291,37 +272,29 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 			return err
 		}
 	}
+	var problems error
 	for _, name := range names {
 		p, err := s.process(name)
-		if err == nil && p.program().optional {
-			within, cancel := context.WithTimeout(ctx, optionalWithin)
-			defer cancel()
-			if err = s.WaitReady(within, name); err != nil {
-				fmt.Fprintf(s.config().Progress, "%-15s %v\n", name, err)
-				continue
-			}
-		}
 		if err == nil {
 			err = s.WaitReady(ctx, name)
 		}
-		if err != nil {
-			return err
+		switch {
+		case err == nil:
+			say(name, "ready after %4.1fs  %s", time.Since(began).Seconds(), p.program().address)
+		case p != nil && p.program().optional:
+			say(name, "%v", err)
+		default:
+			problems = errors.Join(problems, err)
 		}
-		fmt.Fprintf(s.config().Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.program().address)
 	}
-	return nil
+	return problems
 }
 
 // prepare makes the data that processes need before they start. done is called when they are ready.
 func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err error) {
 	done = func() {}
-	start := 0
-	for _, name := range names {
-		if s.PID(name) == 0 {
-			start++
-		}
-	}
-	if start == 0 {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return s.PID(name) != 0 })
+	if len(names) == 0 {
 		return done, nil
 	}
 	switch kindOf(names[0]) {
@@ -329,7 +302,7 @@ func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err e
 		if err := tigerbeetle.FormatCluster(ctx, s.config().TigerBeetleBin, s.ledgerFolder(), s.config().Replicas, s.config().LedgerReserve); err != nil {
 			return nil, err
 		}
-		return tigerbeetle.AwaitMemory(ctx, start, func(why string) { fmt.Fprintf(s.config().Progress, "%-15s %s\n", names[0], why) })
+		return tigerbeetle.AwaitMemory(ctx, len(names), func(why string) { fmt.Fprintf(s.config().Progress, "%-15s %s\n", names[0], why) })
 	case Broker:
 		if s.config().KafkaSecured {
 			err = s.makeSecrets()
@@ -339,7 +312,8 @@ func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err e
 				err = s.kafka.Prepare(ctx, s.kafkaNode(name))
 			}
 		}
-	case Room:
+	}
+	if slices.Contains(names, Room) {
 		err = keys.MakePassword(s.roomTokenFile())
 	}
 	return done, err
@@ -441,14 +415,7 @@ func (s *Stack) watch(p *process, r *run) {
 	}
 }
 
-func (s *Stack) isStopping() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Stack) isStopping() bool { return closed(s.stopping) }
 
 // Crashes returns the crashes so far.
 func (s *Stack) Crashes() []Crash {
@@ -487,25 +454,24 @@ func (s *Stack) Restart(ctx context.Context, name string) error {
 }
 
 // Pause freezes a process (SIGSTOP). Its connections stay open, and it answers nothing.
-func (s *Stack) Pause(name string) error { return s.signal(name, syscall.SIGSTOP) }
+func (s *Stack) Pause(name string) error {
+	return s.on(name, func(p *process) error { return p.signal(syscall.SIGSTOP) })
+}
 
 // Resume continues a paused process (SIGCONT).
-func (s *Stack) Resume(name string) error { return s.signal(name, syscall.SIGCONT) }
-
-func (s *Stack) signal(name string, signal os.Signal) error {
-	return s.on(name, func(p *process) error { return p.signal(signal) })
+func (s *Stack) Resume(name string) error {
+	return s.on(name, func(p *process) error { return p.signal(syscall.SIGCONT) })
 }
 
 // AddEngine starts one more engine in a new instance, waits until it is ready and returns its name.
 func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	s.mu.Lock()
-	if s.engines >= EnginesMax {
-		s.mu.Unlock()
-		return "", fmt.Errorf("the stack has had %d engines: it must have at most %d", s.engines, EnginesMax)
-	}
 	name := EngineName(s.engines)
 	s.engines++
 	s.mu.Unlock()
+	if kindOf(name) == "" {
+		return "", fmt.Errorf("a stack has at most %d engines", EnginesMax)
+	}
 	return name, s.bringNew(ctx, name)
 }
 
@@ -524,9 +490,14 @@ func (s *Stack) bringNew(ctx context.Context, name string) error {
 // WaitReady returns when the process is ready. It returns an error if the process exits first, or
 // when Config.ReadyWithin or ctx ends. The error says what was not ready and shows the end of the log.
 func (s *Stack) WaitReady(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.config().ReadyWithin, fmt.Errorf("not ready within %v", s.config().ReadyWithin))
+	ctx, cancel := s.readyWithin(ctx)
 	defer cancel()
 	return s.on(name, func(p *process) error { return p.waitReady(ctx) })
+}
+
+func (s *Stack) readyWithin(ctx context.Context) (context.Context, context.CancelFunc) {
+	within := s.config().ReadyWithin
+	return context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready within %v", within))
 }
 
 // Ready returns why the process is not ready, or nil when it is.
@@ -557,9 +528,12 @@ func (s *Stack) Log(name string) string { return filepath.Join(s.config().Dir, "
 
 // Brokers returns the names of the Kafka brokers.
 func (s *Stack) Brokers() []string {
-	names := []string{Broker}
-	for broker := 1; broker < s.config().Brokers; broker++ {
-		names = append(names, fmt.Sprintf("%s-%d", Broker, broker))
+	return append([]string{Broker}, numberedFrom(1, s.config().Brokers, Broker)...)
+}
+
+func numberedFrom(first, end int, kind string) (names []string) {
+	for number := first; number < end; number++ {
+		names = append(names, fmt.Sprintf("%s-%d", kind, number))
 	}
 	return names
 }
@@ -580,11 +554,7 @@ func (s *Stack) Replicas() []string {
 	if s.config().Replicas == 1 {
 		return []string{TigerBeetle}
 	}
-	var names []string
-	for replica := range s.config().Replicas {
-		names = append(names, fmt.Sprintf("%s-%d", TigerBeetle, replica))
-	}
-	return names
+	return numberedFrom(0, s.config().Replicas, TigerBeetle)
 }
 
 // TigerBeetleAddresses returns the IP:port of all servers, comma-separated. The cluster id is 0.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -20,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -55,8 +53,6 @@ func TestMain(m *testing.M) {
 			os.Exit(serveAt(os.Getenv("ROOM_ADDRESS"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 		}
 		fmt.Println(strings.Join(os.Args[1:], " "), os.Getenv("KAFKA_BROKERS"), os.Getenv("PRODUCER_URL"))
-	case "parent":
-		startAndWait()
 	default:
 		os.Exit(m.Run())
 	}
@@ -125,24 +121,12 @@ func standInService() {
 	}
 }
 
-// startAndWait is a program that runs a stack in the foreground and is then killed.
-func startAndWait() {
-	s, err := Start(context.Background(), Config{Dir: os.Args[1], BinDir: filepath.Dir(os.Args[0]), TigerBeetleBin: os.Args[0][:len(os.Args[0])-len("parent")] + TigerBeetle, Ports: FreePorts})
-	if err != nil {
-		panic(err)
-	}
-	for _, name := range s.Names() {
-		fmt.Println(s.PID(name))
-	}
-	fmt.Println("ready")
-	select {}
-}
-
 // standIns returns a configuration whose programs are all stand-ins.
 func standIns(t *testing.T) Config {
 	t.Helper()
 	bin := t.TempDir()
-	for _, name := range []string{TigerBeetle, Broker, Bootstrap, Producer, Simulator, Engine, "loadtest", "parent"} {
+	t.Setenv("TMPDIR", bin) // stand-ins take no memory: they need not wait for the servers of other tests
+	for _, name := range []string{TigerBeetle, Broker, Bootstrap, Producer, Simulator, Engine, "loadtest"} {
 		kit.Must(t, os.Symlink(os.Args[0], filepath.Join(bin, name)))
 	}
 	return Config{
@@ -190,7 +174,8 @@ func logOf(t *testing.T, s *Stack, name string) string {
 func TestForeground(t *testing.T) {
 	config := standIns(t)
 	config.Engines = 2
-	config.Env = map[string][]string{Engine: {"ENGINE_DEADLINE=10s"}, "engine-1": {"ENGINE_DEADLINE=20s"}}
+	config.Env = map[string][]string{Engine: {"ENGINE_DEADLINE=10s"}, "engine-1": {"ENGINE_DEADLINE=20s"}, Producer: {"STAND_IN_IGNORES_SIGTERM=1"}}
+	config.StopWithin = time.Second
 	s := started(t, config)
 
 	want := []string{TigerBeetle, Broker, Bootstrap, "engine-0", "engine-1", Producer, Simulator}
@@ -204,48 +189,6 @@ func TestForeground(t *testing.T) {
 		t.Errorf("engine-1 logged %q", log)
 	}
 
-	t.Run("kill and start", func(t *testing.T) {
-		for _, name := range []string{TigerBeetle, Broker, "engine-0", Producer} {
-			before := s.PID(name)
-			kit.Must(t, s.Kill(name))
-			if s.PID(name) != 0 || s.Ready(t.Context(), name) == nil {
-				t.Errorf("%s is killed and still there", name)
-			}
-			if err := s.Kill(name); err == nil {
-				t.Errorf("%s was killed twice", name)
-			}
-			kit.Must(t, s.StartProcess(name))
-			kit.Must(t, s.WaitReady(t.Context(), name))
-			if s.PID(name) == before {
-				t.Errorf("%s has the same pid", name)
-			}
-		}
-	})
-	t.Run("restart", func(t *testing.T) {
-		before := s.PID("engine-1")
-		if err := s.Restart(t.Context(), "engine-1"); err != nil || s.PID("engine-1") == before {
-			t.Errorf("%v, pid %d and then %d", err, before, s.PID("engine-1"))
-		}
-	})
-	t.Run("pause and resume", func(t *testing.T) {
-		kit.Must(t, s.Pause("engine-0"))
-		// On a busy machine the signal takes a moment to arrive.
-		kit.Eventually(t, "a paused engine does not answer", func() bool { return s.Ready(t.Context(), "engine-0") != nil })
-		kit.Must(t, s.Resume("engine-0"))
-		if err := s.WaitReady(t.Context(), "engine-0"); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("why not ready", func(t *testing.T) {
-		post(t, s.TelemetryURL(Producer)+"/unready")
-		kit.Says(t, s.Ready(t.Context(), Producer), "ledger: not reached yet")
-	})
-	t.Run("one more engine", func(t *testing.T) {
-		name, err := s.AddEngine(t.Context())
-		if err != nil || name != "engine-2" || s.PID(name) == 0 {
-			t.Errorf("got %q, %v", name, err)
-		}
-	})
 	t.Run("a program with the stack's addresses", func(t *testing.T) {
 		var said strings.Builder
 		kit.Must(t, s.Run(t.Context(), &said, nil, "loadtest", "run", "--rate=5"))
@@ -253,19 +196,16 @@ func TestForeground(t *testing.T) {
 			t.Errorf("it said %q; want %q", said.String(), want)
 		}
 	})
-	t.Run("an unknown name", func(t *testing.T) {
-		kit.Says(t, s.Kill("enginee"), "engine-0")
-	})
+	kit.Says(t, s.Kill("enginee"), "engine-0") // an unknown name
 	if crashes := s.Crashes(); len(crashes) > 0 {
 		t.Errorf("what was asked for counts as a crash: %+v", crashes)
 	}
 
-	if err := s.Pause("engine-0"); err != nil { // and a paused process can be stopped
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Pause("engine-0")) // and a paused process can be stopped
 	all := pids(s)
-	if err := s.Stop(t.Context()); err != nil {
-		t.Error(err)
+	err := s.Stop(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "producer was killed") || strings.Contains(err.Error(), "engine-0") {
+		t.Errorf("got %v; want the producer named, and it alone", err)
 	}
 	if anyAlive(all) {
 		t.Error("a process is left after Stop")
@@ -276,30 +216,22 @@ func TestForeground(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
-	for _, restart := range []bool{false, true} {
-		t.Run(fmt.Sprintf("restart %v", restart), func(t *testing.T) {
-			config := standIns(t)
-			config.RestartCrashed = restart
-			s := started(t, config)
-			before := s.PID("engine-0")
-			post(t, s.TelemetryURL("engine-0")+"/exit")
-			kit.Eventually(t, "the crash is noted", func() bool { return len(s.Crashes()) == 1 })
-			crash := s.Crashes()[0]
-			if crash.Name != "engine-0" || crash.How != "exit status 7" || !strings.Contains(crash.Log, "instance engine-0") {
-				t.Errorf("noted %+v", crash)
-			}
-			if !restart {
-				kit.Says(t, s.WaitReady(t.Context(), "engine-0"), "exit status 7")
-				return
-			}
-			if err := s.WaitReady(t.Context(), "engine-0"); err != nil || s.PID("engine-0") == before {
-				t.Errorf("it did not come back: %v", err)
-			}
-			kit.Must(t, s.Kill("engine-0"))
-			if err := s.WaitReady(t.Context(), "engine-0"); err == nil {
-				t.Error("a process that was killed on request came back")
-			}
-		})
+	config := standIns(t)
+	config.RestartCrashed = true
+	s := started(t, config)
+	before := s.PID("engine-0")
+	post(t, s.TelemetryURL("engine-0")+"/exit")
+	kit.Eventually(t, "the crash is noted", func() bool { return len(s.Crashes()) == 1 })
+	crash := s.Crashes()[0]
+	if crash.Name != "engine-0" || crash.How != "exit status 7" || !strings.Contains(crash.Log, "instance engine-0") {
+		t.Errorf("noted %+v", crash)
+	}
+	if err := s.WaitReady(t.Context(), "engine-0"); err != nil || s.PID("engine-0") == before {
+		t.Errorf("it did not come back: %v", err)
+	}
+	kit.Must(t, s.Kill("engine-0"))
+	if err := s.WaitReady(t.Context(), "engine-0"); err == nil {
+		t.Error("a process that was killed on request came back")
 	}
 }
 
@@ -325,7 +257,7 @@ func TestFailedStart(t *testing.T) {
 	}{
 		"it ends":        {"STAND_IN_FAILS=KAFKA_BROKERS is wrong", []string{"engine-0", "exit status 1", "KAFKA_BROKERS is wrong"}},
 		"it never is":    {"STAND_IN_NEVER_READY=1", []string{"engine-0", "not ready within", "ledger: not reached yet"}},
-		"no environment": {"ENGINE_DEADLINE", []string{"engine-0", "ENGINE_DEADLINE", "NAME=value"}},
+		"no environment": {"ENGINE_DEADLINE", []string{"clearing-engine:ENGINE_DEADLINE", "NAME=value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := standIns(t)
@@ -341,21 +273,6 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
-func TestStopByForce(t *testing.T) {
-	config := standIns(t)
-	config.StopWithin = 200 * time.Millisecond
-	config.Env = map[string][]string{Producer: {"STAND_IN_IGNORES_SIGTERM=1"}}
-	s := started(t, config)
-	all := pids(s)
-	err := s.Stop(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "producer was killed") || strings.Contains(err.Error(), "engine-0") {
-		t.Errorf("got %v; want the producer named, and it alone", err)
-	}
-	if anyAlive(all) {
-		t.Error("a process is left after Stop")
-	}
-}
-
 func TestFixedPortTaken(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:3001")
 	if err == nil { // else someone else has taken it, which serves as well
@@ -365,37 +282,6 @@ func TestFixedPortTaken(t *testing.T) {
 	config.Ports = FixedPorts
 	_, err = Start(t.Context(), config)
 	kit.Says(t, err, "3001", "tigerbeetle", "taken")
-}
-
-// TestKilledParent: a stack in the foreground leaves nothing behind, however it ends.
-func TestKilledParent(t *testing.T) {
-	config := standIns(t)
-	parent := exec.Command(filepath.Join(config.BinDir, "parent"), config.Dir)
-	parent.Stderr = t.Output()
-	said, err := parent.StdoutPipe()
-	kit.Must(t, err)
-	kit.Must(t, parent.Start())
-	var children []int
-	for {
-		var word string
-		if _, err := fmt.Fscan(said, &word); err != nil {
-			t.Fatalf("the parent ended early: %v", err)
-		}
-		if word == "ready" {
-			break
-		}
-		var pid int
-		kit.Must(t, kit.ErrorOf(fmt.Sscan(word, &pid)))
-		if pid != 0 {
-			children = append(children, pid)
-		}
-	}
-	if len(children) != 5 || !anyAlive(children) {
-		t.Fatalf("the parent started %v", children)
-	}
-	_ = parent.Process.Kill()
-	_ = parent.Wait()
-	kit.Eventually(t, "all children have died with the parent", func() bool { return !anyAlive(children) })
 }
 
 func TestBackground(t *testing.T) {
@@ -410,13 +296,7 @@ func TestBackground(t *testing.T) {
 	kit.Must(t, Up(ctx, config))
 	status := func() map[string]Status {
 		t.Helper()
-		all, err := StatusOf(ctx, dir)
-		kit.Must(t, err)
-		byName := map[string]Status{}
-		for _, s := range all {
-			byName[s.Name] = s
-		}
-		return byName
+		return statusByName(t, Attach(dir))
 	}
 	first := status()
 	if len(first) != 5 {
@@ -445,24 +325,26 @@ func TestBackground(t *testing.T) {
 	changing := config
 	var said strings.Builder
 	changing.Progress = &said
-	for _, c := range []struct {
-		env  map[string][]string
-		says string
-	}{{map[string][]string{"engine-0": {"ENGINE_DEADLINE=9s"}}, "engine-0        restarts with its new settings\n"}, {nil, ""}} {
+	changing.Env = map[string][]string{"engine-0": {"ENGINE_DEADLINE=9s"}}
+	for _, restarts := range []bool{true, false} {
 		said.Reset()
-		changing.Env = c.env
 		kit.Must(t, Up(ctx, changing))
 		third := status()
 		for name, s := range third {
-			if s.Problem != "" || (s.PID == second[name].PID) != (name != "engine-0" || c.says == "") {
-				t.Errorf("with %v %s was %+v and is %+v", c.env, name, second[name], s)
+			if s.Problem != "" || (s.PID != second[name].PID) != (restarts && name == "engine-0") {
+				t.Errorf("%s was %+v and is %+v", name, second[name], s)
 			}
 		}
-		if restarts := strings.Contains(said.String(), "restarts"); restarts != (c.says != "") || !strings.Contains(said.String(), c.says) {
-			t.Errorf("with %v up says %q", c.env, said.String())
+		if strings.Contains(said.String(), "engine-0        restarts with its new settings\n") != restarts {
+			t.Errorf("up says %q", said.String())
 		}
-		second = third
+		second, changing.Env = third, nil
 	}
+
+	// Another kind of data is refused while it runs, and after.
+	other := config
+	other.KafkaSecured = true
+	kit.Says(t, Up(ctx, other), "down", "the embedded Kafka:")
 
 	// A call that fails leaves all else as it is.
 	kit.Must(t, syscall.Kill(second[Producer].PID, syscall.SIGKILL))
@@ -492,56 +374,34 @@ func TestBackground(t *testing.T) {
 	if err := Down(ctx, dir); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("a second down: %v", err)
 	}
+	kit.Says(t, Up(ctx, other), "clean", "the embedded Kafka:")
 	if _, err := os.Stat(filepath.Join(dir, "data", "kafka")); err != nil {
 		t.Errorf("the data did not survive down: %v", err)
 	}
+
+	// No process outlives the one that runs the stack.
+	kit.Must(t, Up(ctx, config))
+	var children []int
+	for _, s := range status() {
+		children = append(children, s.PID)
+	}
+	parent, err := exec.Command("ps", "-o", "ppid=", "-p", fmt.Sprint(children[0])).Output()
+	kit.Must(t, err)
+	supervisor, err := strconv.Atoi(strings.TrimSpace(string(parent)))
+	kit.Must(t, err)
+	kit.Must(t, syscall.Kill(supervisor, syscall.SIGKILL))
+	kit.Eventually(t, "all children have died with the parent", func() bool { return !anyAlive(children) })
+
 	kit.Must(t, Clean(dir))
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("clean left %s: %v", dir, err)
 	}
 }
 
-func TestReplicas(t *testing.T) {
-	config := standIns(t)
-	config.Replicas = 3
-	s := started(t, config)
-	replicas := []string{"tigerbeetle-0", "tigerbeetle-1", "tigerbeetle-2"}
-	if got := s.Names()[:4]; !slices.Equal(got, append(replicas, Broker)) {
-		t.Errorf("started %v first", got)
-	}
-	addresses := strings.Split(s.TigerBeetleAddresses(), ",")
-	if slices.Sort(addresses); len(slices.Compact(addresses)) != 3 {
-		t.Errorf("the addresses are %s", s.TigerBeetleAddresses())
-	}
-	for i, replica := range replicas {
-		log := logOf(t, s, replica)
-		kit.Holds(t, log, "--addresses="+s.TigerBeetleAddresses()+" ", "--cache-grid=128MiB", fmt.Sprintf("0_%d.tigerbeetle", i))
-	}
-	before := pids(s)
-	kit.Must(t, s.Kill("tigerbeetle-1"))
-	kit.Must(t, s.StartProcess("tigerbeetle-1"))
-	kit.Must(t, s.WaitReady(t.Context(), "tigerbeetle-1"))
-	for i, pid := range pids(s) {
-		if (pid == before[i]) != (i != 1) {
-			t.Errorf("the pids were %v and are %v", before, pids(s))
-		}
-	}
-}
-
-func TestMakeLinksAsUp(t *testing.T) {
-	makefile, err := os.ReadFile("../../Makefile")
-	kit.Must(t, err)
-	flags := strings.Replace(linkFlags, "=", "='", 1) + "'"
-	if !strings.Contains(string(makefile), "LINK := "+flags) || strings.Count(string(makefile), "go build") != strings.Count(string(makefile), "go build $(LINK)") {
-		t.Errorf("the Makefile builds without %s", flags)
-	}
-}
-
 func TestWhatThereIsNot(t *testing.T) {
 	for say, change := range map[string]func(*Config){
-		"2 TigerBeetle replicas":                                                            func(c *Config) { c.Replicas = 2 },
-		`Kafka is "redpanda"`:                                                               func(c *Config) { c.Kafka = "redpanda" },
-		`--log-level is "loud": it must be one of debug`:                                    func(c *Config) { c.LogLevel = "loud" },
+		"2 TigerBeetle replicas": func(c *Config) { c.Replicas = 2 },
+		`Kafka is "redpanda"`:    func(c *Config) { c.Kafka = "redpanda" },
 		`--env names the process "enginee": it must be one of tigerbeetle`:                  func(c *Config) { c.Env = map[string][]string{"enginee": {"A=b"}} },
 		`--env engine-0:ENGINE_DEADLIN=1s: clearing-engine has no setting ENGINE_DEADLIN; `: func(c *Config) { c.Env = map[string][]string{"engine-0": {"GOGC=50", "ENGINE_DEADLIN=1s"}} },
 	} {
@@ -550,86 +410,4 @@ func TestWhatThereIsNot(t *testing.T) {
 		_, err := Start(t.Context(), config)
 		kit.Says(t, err, say)
 	}
-}
-
-// TestOtherData: a ledger and topics that do not belong together never meet.
-func TestOtherData(t *testing.T) {
-	config := standIns(t)
-	t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
-	kit.Must(t, Up(t.Context(), config))
-	other := config
-	other.Replicas = 3
-	kit.Says(t, Up(t.Context(), other), "down", "one TigerBeetle server") // up with more replicas than run
-	other.Replicas, other.KafkaSecured = 0, true
-	kit.Says(t, Up(t.Context(), other), "down", "the embedded Kafka:") // a secured up on a stack that runs without
-	other.Replicas, other.KafkaSecured = 3, false
-	kit.Must(t, Down(t.Context(), config.Dir))
-	kit.Says(t, Up(t.Context(), other), "clean", "one TigerBeetle server") // up with more replicas than there is data of
-	secured := config
-	secured.KafkaSecured = true
-	kit.Says(t, Up(t.Context(), secured), "clean", "the embedded Kafka:") // a secured up on data without
-	likeRedpanda := config
-	likeRedpanda.Kafka = RedpandaLike
-	kit.Says(t, Up(t.Context(), likeRedpanda), "clean", "the embedded Kafka:") // up like Redpanda on data of the embedded broker
-	kit.Must(t, Clean(config.Dir))
-	kit.Must(t, Up(t.Context(), other))
-	status, err := StatusOf(t.Context(), config.Dir)
-	if err != nil || len(status) != 7 || status[2].Name != "tigerbeetle-2" || status[2].Problem != "" {
-		t.Errorf("status %+v, %v", status, err)
-	}
-}
-
-// A ledger that was lost is never replaced by an empty one, which would not know the payments in the topics.
-func TestALostLedgerIsNotMadeAnew(t *testing.T) {
-	for _, replicas := range []int{1, 3} {
-		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
-			config := standIns(t)
-			config.Replicas = replicas
-			t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
-			upAndDown := func() {
-				t.Helper()
-				kit.Must(t, errors.Join(Up(t.Context(), config), Down(t.Context(), config.Dir)))
-			}
-			upAndDown()
-			folder := filepath.Join(config.Dir, "data", map[int]string{1: "tigerbeetle", 3: "tigerbeetle-cluster"}[replicas])
-
-			kit.Must(t, os.Rename(folder, folder+".moved"))
-			kit.Says(t, Up(t.Context(), config), folder, "docs/backup.md", "clean") // the whole folder is gone
-			if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the refused ledger was made: %v", err)
-			}
-			kit.Must(t, os.Rename(folder+".moved", folder))
-			last := tigerbeetle.DataFile(folder, replicas-1)
-			kit.Must(t, os.Rename(last, last+".moved"))
-			kit.Says(t, Up(t.Context(), config), fmt.Sprintf("replica %d of %d is gone", replicas-1, replicas), "docs/backup.md")
-			kit.Must(t, os.Rename(last+".moved", last))
-			upAndDown()
-
-			kit.Must(t, Clean(config.Dir))
-			upAndDown()
-		})
-	}
-}
-
-// TestApacheKafka starts the real broker among stand-ins, kills it and starts it again.
-func TestApacheKafka(t *testing.T) {
-	config := standIns(t)
-	config.Kafka = Apache
-	s, err := Start(t.Context(), config)
-	if errors.Is(err, kafka.ErrMissing) {
-		t.Skip(err)
-	}
-	kit.Must(t, err)
-	t.Cleanup(func() { _ = s.Stop(context.Background()) })
-	kit.Must(t, s.Kill(Broker))
-	if s.Ready(t.Context(), Broker) == nil {
-		t.Error("a killed broker is ready")
-	}
-	kit.Must(t, s.StartProcess(Broker))
-	kit.Must(t, s.WaitReady(t.Context(), Broker))
-	if err := s.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	config.Kafka = Embedded
-	kit.Says(t, kit.ErrorOf(Start(t.Context(), config)), "the apache Kafka") // the embedded broker on Apache Kafka's ledger
 }

@@ -22,11 +22,8 @@ import (
 // 0.17 changed the results.
 const Version = "0.16.78"
 
-// manual says what to do if the server can be neither found nor built.
-const manual = "or put the official " + Version + " binary on PATH, or name it in TIGERBEETLE_BIN"
-
 // Locate returns the path of a TigerBeetle server of the right version: TIGERBEETLE_BIN,
-// else PATH, else the cache, else a build from source into the cache, some minutes once. It
+// else the one in the cache, else a build from source into the cache, some minutes once. It
 // writes to progress what it does.
 func Locate(ctx context.Context, progress io.Writer) (string, error) {
 	if named := os.Getenv("TIGERBEETLE_BIN"); named != "" {
@@ -35,13 +32,6 @@ func Locate(ctx context.Context, progress io.Writer) (string, error) {
 			return "", fmt.Errorf("TIGERBEETLE_BIN is %q: %w; name a %s server, or unset it to have one found or built", named, err, Version)
 		}
 		return filepath.Abs(named)
-	}
-	if onPath, err := exec.LookPath("tigerbeetle"); err == nil {
-		err := check(ctx, onPath)
-		if err == nil {
-			return filepath.Abs(onPath)
-		}
-		fmt.Fprintf(progress, "not using %s: %v\n", onPath, err)
 	}
 	folder, err := cache.Folder("tigerbeetle", Version)
 	if err != nil {
@@ -88,16 +78,13 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 		return err
 	}
 	unfinished := folder + ".formatting"
-	if err := os.RemoveAll(unfinished); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(unfinished, 0o755); err != nil {
+	if err := errors.Join(os.RemoveAll(unfinished), os.MkdirAll(unfinished, 0o755)); err != nil {
 		return err
 	}
 	for replica := range replicas {
 		file := DataFile(unfinished, replica)
-		if err := format(ctx, bin, file, replica, replicas); err != nil {
-			return err
+		if err := cache.Run(ctx, unfinished, nil, bin, "format", "--cluster=0", fmt.Sprint("--replica=", replica), fmt.Sprint("--replica-count=", replicas), file); err != nil {
+			return fmt.Errorf("cannot create the TigerBeetle data file %s (it takes about 1.1 GiB): %w", file, err)
 		}
 		if err := reserve(file, reserveBytes); err != nil {
 			return fmt.Errorf("cannot reserve %d MiB of the disk for the TigerBeetle data file %s: %w; reserve less (--ledger-reserve), or free some space", reserveBytes>>20, file, err)
@@ -109,14 +96,6 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 // DataFile returns the data file of one replica in the folder that FormatCluster created.
 func DataFile(folder string, replica int) string {
 	return filepath.Join(folder, fmt.Sprintf("0_%d.tigerbeetle", replica))
-}
-
-func format(ctx context.Context, bin, path string, replica, replicas int) error {
-	format := exec.CommandContext(ctx, bin, "format", "--cluster=0", fmt.Sprint("--replica=", replica), fmt.Sprint("--replica-count=", replicas), path)
-	if output, err := format.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot create the TigerBeetle data file %s (it takes about 1.1 GiB): %w\n%s", path, err, output)
-	}
-	return nil
 }
 
 // StartArguments returns the server's arguments to serve the data file at path. addresses are the

@@ -46,14 +46,10 @@ type command func(context.Context, *bootstrap.Config, io.Writer) error
 
 func main() {
 	run := command(bootstrap.Run)
-	switch arguments := os.Args[1:]; {
-	case slices.Contains(arguments, "--help"):
+	if slices.Contains(os.Args, "--help") {
 		os.Args = []string{os.Args[0], "--help"}
-	case len(arguments) > 0:
-		if chosen := chosenBy(arguments); chosen != nil {
-			run = chosen
-			os.Args = os.Args[:1]
-		}
+	} else if chosen := chosenBy(os.Args[1:]); chosen != nil {
+		run, os.Args = chosen, os.Args[:1]
 	}
 	var config bootstrap.Config
 	settings.Load("bootstrap", purpose, &config)
@@ -67,26 +63,27 @@ func main() {
 
 // chosenBy returns the command that arguments name, or nil. It exits if they are incomplete.
 func chosenBy(arguments []string) command {
-	switch rest := arguments[1:]; arguments[0] {
-	case "participant":
-		return participant(rest)
-	case "retell":
-		if len(rest) == 0 {
-			return bootstrap.Retell
-		}
-	case "rebuild":
-		switch {
-		case len(rest) == 1 && rest[0] == "accept":
-			return at(bootstrap.Place.Accept)
-		case len(rest) == 1 && rest[0] == "confirm":
-			return at(bootstrap.Place.Confirm)
-		case len(rest) == 1 && rest[0] != "archive":
-			return fromLedger(rest[0])
-		case len(rest) == 2 && rest[0] == "archive":
-			return fromArchive(rest[1])
-		}
-		badUsage(errors.New("bootstrap rebuild ADDRESSES | archive DIR | accept | confirm"))
+	name, rest := "", arguments
+	if len(arguments) > 0 {
+		name, rest = arguments[0], arguments[1:]
 	}
+	switch {
+	case name == "participant":
+		return participant(rest)
+	case name == "retell" && len(rest) == 0:
+		return bootstrap.Retell
+	case name != "rebuild":
+		return nil
+	case slices.Equal(rest, []string{"accept"}):
+		return at(bootstrap.Place.Accept)
+	case slices.Equal(rest, []string{"confirm"}):
+		return at(bootstrap.Place.Confirm)
+	case len(rest) == 2 && rest[0] == "archive":
+		return fromArchive(rest[1])
+	case len(rest) == 1 && rest[0] != "archive":
+		return fromLedger(rest[0])
+	}
+	badUsage(errors.New("bootstrap rebuild ADDRESSES | archive DIR | accept | confirm"))
 	return nil
 }
 

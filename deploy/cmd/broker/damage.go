@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -29,11 +27,9 @@ const (
 	marksInterval = time.Second
 
 	// With kfake's default of an hour, a load test fills the authorization topics far beyond their retention.
-	cleanInterval  = time.Minute
-	cleaningFolder = "cleaning"
+	retentionInterval = time.Minute
 
 	batchHeader    = 61
-	batchBytesMax  = 1 << 30
 	indexEntrySize = 15 // version, checksum of the rest, then what says nothing here
 )
 
@@ -57,48 +53,54 @@ type topic struct {
 	Configs    map[string]string
 }
 
-func (t topic) compacted() bool   { return strings.Contains(t.Configs["cleanup.policy"], "compact") }
-func (t topic) keepForever() bool { return t.compacted() || t.Configs["retention.ms"] == "-1" }
+// keepForever reports whether nothing of the topic expires.
+func (t topic) keepForever() bool { return t.Configs["retention.ms"] == "-1" }
+
+func (t topic) folder(data string, partition int) string {
+	return filepath.Join(data, "partitions", url.PathEscape(t.Name)+"-"+strconv.Itoa(partition))
+}
+
+// readJSON reads a file into what it holds, unless there is none.
+func readJSON(into any, path ...string) error {
+	text, err := os.ReadFile(filepath.Join(path...))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	return err
+}
 
 func readTopics(folder string) ([]topic, error) {
 	var file struct{ Topics []topic }
-	text, err := os.ReadFile(filepath.Join(folder, "topics.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &file)
-	}
+	err := readJSON(&file, folder, "topics.json")
 	return file.Topics, err
 }
 
 func readMarks(folder string) (map[string]mark, error) {
-	var file marks
-	topics := map[string]mark{}
-	text, err := os.ReadFile(filepath.Join(folder, marksFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return topics, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &file)
-	}
+	file := marks{Topics: json.RawMessage("{}")}
+	file.CRC = crc32.Checksum(file.Topics, castagnoli)
+	err := readJSON(&file, folder, marksFile)
 	if err == nil && crc32.Checksum(file.Topics, castagnoli) != file.CRC {
 		err = errors.New("its checksum is wrong")
 	}
+	topics := map[string]mark{}
 	if err == nil {
 		err = json.Unmarshal(file.Topics, &topics)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w), so nobody knows how far the logs were acknowledged: put it back as it was, or remove it if you know that the logs are whole", filepath.Join(folder, marksFile), err)
+		return nil, fmt.Errorf("%s is damaged (%w), so nobody knows how far the logs were acknowledged: "+
+			"put it back as it was, or remove it if you know that the logs are whole", filepath.Join(folder, marksFile), err)
 	}
 	return topics, nil
 }
 
-// keepLogs writes the marks, and cleans the logs, until stop is closed. Without marks the next start could not tell
-// what is missing, so an error ends the process, as loudDisk does.
+// keepLogs writes the marks, and drops what has expired, until stop is closed. Without marks the next start could not
+// tell what is missing, so an error ends the process, as loudDisk does.
 func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 	var written []byte
-	for cleaned := time.Now(); ; {
+	for expired := time.Now(); ; {
 		topics, err := readTopics(folder)
 		now := map[string]mark{}
 		for _, t := range topics {
@@ -112,11 +114,12 @@ func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 		if err == nil && string(text) != string(written) {
 			err, written = writeMarks(folder, text), text
 		}
-		if err == nil && time.Since(cleaned) >= cleanInterval {
-			err, cleaned = clean(cluster, folder, topics), time.Now()
-		}
 		if err != nil {
 			loudDisk{folder: folder}.stop(err)
+		}
+		if time.Since(expired) >= retentionInterval {
+			cluster.ApplyRetention()
+			expired = time.Now()
 		}
 		select {
 		case <-stop:
@@ -124,57 +127,6 @@ func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 		case <-time.After(marksInterval):
 		}
 	}
-}
-
-// clean compacts, and drops what has expired. To compact, kfake removes a partition's files and then writes them
-// anew: killed between, all would be gone. So the files have a second name meanwhile, under which they still grow.
-func clean(cluster *kfake.Cluster, folder string, topics []topic) error {
-	for _, t := range topics {
-		if !t.compacted() {
-			continue
-		}
-		for partition := range t.Partitions {
-			name := folderOf(t.Name, partition)
-			if err := moveSegments(filepath.Join(folder, "partitions", name), filepath.Join(folder, cleaningFolder, name), os.Link); err != nil {
-				return err
-			}
-		}
-	}
-	cluster.Compact()
-	return os.RemoveAll(filepath.Join(folder, cleaningFolder))
-}
-
-func folderOf(topic string, partition int) string {
-	return url.PathEscape(topic) + "-" + strconv.Itoa(partition)
-}
-
-// moveSegments gives the segments and indexes of a partition a name in another folder.
-func moveSegments(from, to string, move func(from, to string) error) error {
-	for _, pattern := range []string{"*.dat", "*.idx"} {
-		files, err := filepath.Glob(filepath.Join(from, pattern))
-		for _, file := range files {
-			err = errors.Join(err, os.MkdirAll(to, 0o755), move(file, filepath.Join(to, filepath.Base(file))))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// undoCleaning gives a partition its files back if the broker was killed while it compacted them.
-func undoCleaning(folder, name string) error {
-	if _, err := os.Stat(filepath.Join(folder, cleaningFolder, name)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	now := partitionLog{folder: filepath.Join(folder, "partitions", name), gaps: true}
-	before := partitionLog{folder: filepath.Join(folder, cleaningFolder, name), gaps: true}
-	if err := errors.Join(now.read(), before.read()); err != nil || now.end >= before.end {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "broker: %s: killed while it was compacted: taking it as it was before\n", now.folder)
-	return errors.Join(moveSegments(now.folder, now.folder, func(file, _ string) error { return os.Remove(file) }),
-		moveSegments(before.folder, now.folder, os.Rename))
 }
 
 func writeMarks(folder string, topics []byte) error {
@@ -203,66 +155,58 @@ func checkLogs(folder string, accepted []string) error {
 		return err
 	}
 	var all []error
-	folders := map[string]bool{}
+	known := map[string]bool{}
 	for _, t := range topics {
 		m := marks[t.Name]
 		if string(m.ID) != string(t.ID) { // made anew since
 			m = mark{}
 		}
 		for partition := range t.Partitions {
-			name := folderOf(t.Name, partition)
-			folders[name] = true
-			if err := undoCleaning(folder, name); err != nil {
-				return err
-			}
-			log := partitionLog{folder: filepath.Join(folder, "partitions", name), gaps: t.compacted()}
-			if partition < len(m.End) {
-				log.markedStart, log.markedEnd = m.Start[partition], m.End[partition]
-			}
+			log := partitionLog{folder: t.folder(folder, partition), gaps: strings.Contains(t.Configs["cleanup.policy"], "compact")}
+			known[log.folder] = true
 			if err := log.read(); err != nil {
 				return err
 			}
-			log.compare(t.keepForever())
+			if partition < len(m.End) && log.wrong == "" {
+				log.compare(m.Start[partition], m.End[partition], t.keepForever())
+			}
 			id := fmt.Sprintf("%s/%d@%d", t.Name, partition, log.end)
 			switch {
 			case log.wrong == "":
 			case slices.Contains(accepted, id):
 				fmt.Fprintf(os.Stderr, "broker: going on without what is lost: partition %d of %s %s\n", partition, t.Name, log.wrong)
 			default:
-				all = append(all, fmt.Errorf("partition %d of %s %s. Nothing is served. Put the files of %s back as they were. If they are lost for good, BROKER_LOSS_ACCEPTED=%s starts without it: see DamagedLog in deploy/runbook.md for what that costs", partition, t.Name, log.wrong, log.folder, id))
-			}
-			if err := log.dropSnapshot(); err != nil {
-				return err
+				all = append(all, fmt.Errorf("partition %d of %s %s. Nothing is served. Put the files of %s back as they were. "+
+					"If they are lost for good, BROKER_LOSS_ACCEPTED=%s starts without it: see DamagedLog in deploy/runbook.md for what that costs",
+					partition, t.Name, log.wrong, log.folder, id))
 			}
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(folder, cleaningFolder)); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(filepath.Join(folder, "partitions"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, entry := range entries {
-		if !folders[entry.Name()] {
-			all = append(all, fmt.Errorf("%s has no partition for the log in %s: put topics.json back as it was, or move the log away if its topic was deleted", filepath.Join(folder, "topics.json"), filepath.Join(folder, "partitions", entry.Name())))
+	logs, err := filepath.Glob(filepath.Join(folder, "partitions", "*"))
+	for _, log := range logs {
+		if !known[log] {
+			all = append(all, fmt.Errorf("%s has no partition for the log in %s: put topics.json back as it was, or move the log away if its topic was deleted",
+				filepath.Join(folder, "topics.json"), log))
 		}
 	}
-	return errors.Join(all...)
+	return errors.Join(append(all, err)...)
 }
 
 // partitionLog is what the files of a partition hold.
 type partitionLog struct {
-	folder                 string
-	gaps                   bool // offsets may be missing, because the topic is compacted
-	markedStart, markedEnd int64
-	segments               int
-	start, end             int64  // the first offset, and the one after the last that is whole
-	wrong                  string // what is lost
+	folder     string
+	gaps       bool // offsets may be missing: earlier versions compacted
+	segments   int
+	start, end int64  // the first offset, and the one after the last that is whole
+	wrong      string // what is lost
 }
 
-// read reads the segments until something is lost.
+// read reads the segments until something is lost. It removes kfake's snapshot, which may hide records: kfake reads the
+// segments instead.
 func (l *partitionLog) read() error {
+	if err := os.Remove(filepath.Join(l.folder, "snapshot.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	files, err := filepath.Glob(filepath.Join(l.folder, "*.dat"))
 	if err != nil {
 		return err
@@ -297,34 +241,23 @@ func (l *partitionLog) read() error {
 // the index has no entry for it.
 func (l *partitionLog) segment(base int64, last bool) error {
 	path := filepath.Join(l.folder, strconv.FormatInt(base, 10))
-	file, err := os.Open(path + ".dat")
+	text, err := os.ReadFile(path + ".dat") // at most 100 MiB
 	if err != nil {
 		return err
 	}
-	defer file.Close()
 	indexed := int64(0)
 	if info, err := os.Stat(path + ".idx"); err == nil {
 		indexed = info.Size() / indexEntrySize
 	}
-	reader, batches := bufio.NewReaderSize(file, 1<<20), int64(0)
-	for position, whole := int64(0), true; whole; {
-		var size int64
-		if size, whole, err = l.batch(reader); err != nil {
-			return err
-		}
-		if size == 0 {
-			break
-		}
-		if !whole && (!last || batches < indexed) {
-			l.wrong = fmt.Sprintf("is damaged: the batch at offset %d, at byte %d of %s.dat, is not as it was written, and what was acknowledged from there on would be lost", l.end, position, path)
-			return nil
-		}
-		if whole {
-			batches++
-		}
+	batches, position := int64(0), 0
+	for size := l.batch(text); size > 0; size = l.batch(text[position:]) {
+		batches++
 		position += size
 	}
 	switch {
+	case position < len(text) && (!last || batches < indexed):
+		l.wrong = fmt.Sprintf("is damaged: the batch at offset %d, at byte %d of %s.dat, is not as it was written, "+
+			"and what was acknowledged from there on would be lost", l.end, position, path)
 	case batches < indexed:
 		l.wrong = fmt.Sprintf("ends at offset %d, and its index has %d acknowledged batches more", l.end, indexed-batches)
 	case batches > indexed: // killed between batch and entry: the next entries would be one behind
@@ -333,37 +266,22 @@ func (l *partitionLog) segment(base int64, last bool) error {
 	return nil
 }
 
-// batch reads a batch and moves the end behind it. size is 0 at the end of the file.
-func (l *partitionLog) batch(reader *bufio.Reader) (size int64, whole bool, err error) {
-	header, err := reader.Peek(12) // first offset and length
-	if err != nil && !errors.Is(err, io.EOF) || len(header) == 0 {
-		return 0, true, ignoreEnd(err)
+// batch moves the end behind the first batch of a text, and returns its size. 0: there is no whole one.
+func (l *partitionLog) batch(text []byte) (size int) {
+	if len(text) < batchHeader {
+		return 0
 	}
-	if len(header) < 12 {
-		return int64(len(header)), false, nil
-	}
-	first, length := int64(binary.BigEndian.Uint64(header)), int64(int32(binary.BigEndian.Uint32(header[8:]))) //nolint:gosec // compared below
-	if length+12 < batchHeader || length > batchBytesMax || first < l.end || first > l.end && !l.gaps {
-		return 1, false, nil
-	}
-	batch := make([]byte, 12+length)
-	if n, err := io.ReadFull(reader, batch); err != nil {
-		return int64(n), false, ignoreEnd(err)
+	first, size := int64(binary.BigEndian.Uint64(text)), 12+int(int32(binary.BigEndian.Uint32(text[8:]))) //nolint:gosec // compared below
+	if size < batchHeader || size > len(text) || first < l.end || first > l.end && !l.gaps {
+		return 0
 	}
 	// The checksum is of what is behind it. The epoch is that of the only broker, 0.
-	if binary.BigEndian.Uint32(batch[12:]) != 0 || batch[16] != 2 ||
-		crc32.Checksum(batch[21:], castagnoli) != binary.BigEndian.Uint32(batch[17:]) {
-		return 12 + length, false, nil
+	if binary.BigEndian.Uint32(text[12:]) != 0 || text[16] != 2 ||
+		crc32.Checksum(text[21:size], castagnoli) != binary.BigEndian.Uint32(text[17:]) {
+		return 0
 	}
-	l.end = first + int64(binary.BigEndian.Uint32(batch[23:])) + 1
-	return 12 + length, true, nil
-}
-
-func ignoreEnd(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil
-	}
-	return err
+	l.end = first + int64(binary.BigEndian.Uint32(text[23:])) + 1
+	return size
 }
 
 // padIndex gives an index the entries that it lacks, with what kfake assumes of a batch without one.
@@ -382,32 +300,11 @@ func padIndex(path string, from, to int64) error {
 }
 
 // compare compares the log with its mark. Of a topic that forgets, all segments may have expired.
-func (l *partitionLog) compare(keepForever bool) {
+func (l *partitionLog) compare(markedStart, markedEnd int64, keepForever bool) {
 	switch {
-	case l.wrong != "":
-	case l.end < l.markedEnd && (keepForever || l.segments > 0):
-		l.wrong = fmt.Sprintf("ends at offset %d, and what was acknowledged up to offset %d is lost", l.end, l.markedEnd-1)
-	case l.start > l.markedStart && keepForever && !l.gaps:
-		l.wrong = fmt.Sprintf("begins at offset %d, and what was acknowledged from offset %d on is lost", l.start, l.markedStart)
+	case l.end < markedEnd && (keepForever || l.segments > 0):
+		l.wrong = fmt.Sprintf("ends at offset %d, and what was acknowledged up to offset %d is lost", l.end, markedEnd-1)
+	case l.start > markedStart && keepForever && !l.gaps:
+		l.wrong = fmt.Sprintf("begins at offset %d, and what was acknowledged from offset %d on is lost", l.start, markedStart)
 	}
-}
-
-// dropSnapshot removes kfake's snapshot of the partition if it has other bounds than the log: it would hide records.
-func (l *partitionLog) dropSnapshot() error {
-	path := filepath.Join(l.folder, "snapshot.json")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var snapshot struct {
-		Start int64 `json:"log_start_offset"`
-		End   int64 `json:"high_watermark"`
-	}
-	if json.Unmarshal(text, &snapshot) == nil && (snapshot.Start == l.start || snapshot.Start == l.markedStart) && snapshot.End == l.end {
-		return nil
-	}
-	return os.Remove(path)
 }

@@ -117,30 +117,3 @@ func TestDamagedLog(t *testing.T) {
 		})
 	}
 }
-
-// Killed at any step of a compaction, the broker has each partition as it was before, or as it is after.
-func TestKilledWhileCompacting(t *testing.T) {
-	b := newBroker(t)
-	b.start()
-	b.createTopic("checkpoints", 1, "cleanup.policy", "compact", "retention.ms", "-1")
-	producer := b.client()
-	for i := range 20 {
-		record := &kgo.Record{Topic: "checkpoints", Key: []byte("one"), Value: fmt.Append(nil, i)}
-		kit.Must(t, producer.ProduceSync(t.Context(), record).FirstErr())
-	}
-	b.marks(20)
-	b.End(syscall.SIGKILL)
-	log := filepath.Join(b.dir, "partitions", "checkpoints-0")
-	for _, left := range []int64{-1, 0, 10} { // no file, an empty one, a part of a batch
-		kit.Must(t, moveSegments(log, filepath.Join(b.dir, cleaningFolder, "checkpoints-0"), os.Rename))
-		if left >= 0 {
-			kit.Must(t, os.WriteFile(filepath.Join(log, "19.dat"), make([]byte, left), 0o600))
-		}
-		b.start()
-		ends, err := kadm.NewClient(b.client()).ListEndOffsets(t.Context(), "checkpoints")
-		if end, _ := ends.Lookup("checkpoints", 0); err != nil || end.Offset != 20 {
-			t.Errorf("with %d bytes left the log ends at %d, %v; want 20", left, end.Offset, err)
-		}
-		b.End(syscall.SIGKILL)
-	}
-}

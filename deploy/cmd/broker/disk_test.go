@@ -43,36 +43,34 @@ func (b *broker) fillDisk(work func(ctx context.Context) error) {
 // The offsets that were acknowledged before the disk was full are still there when there is space again. For records
 // TestBrokerDiskFull shows it.
 func TestFullDisk(t *testing.T) {
-	t.Run("offsets", func(t *testing.T) {
-		b := newBroker(t)
-		b.start()
-		b.createTopic("payments", 1)
-		admin := kadm.NewClient(b.client())
-		acknowledged := int64(0)
-		commit := func(ctx context.Context) error {
-			offsets := kadm.Offsets{}
-			offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: acknowledged + 1, LeaderEpoch: -1, Metadata: strings.Repeat("x", 1000)})
-			err := admin.CommitAllOffsets(ctx, "engine", offsets)
-			if err == nil {
-				acknowledged++
-			}
-			return err
+	b := newBroker(t)
+	b.start()
+	b.createTopic("payments", 1)
+	admin := kadm.NewClient(b.client())
+	acknowledged := int64(0)
+	commit := func(ctx context.Context) error {
+		offsets := kadm.Offsets{}
+		offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: acknowledged + 1, LeaderEpoch: -1, Metadata: strings.Repeat("x", 1000)})
+		err := admin.CommitAllOffsets(ctx, "engine", offsets)
+		if err == nil {
+			acknowledged++
 		}
-		check := func() {
-			t.Helper()
-			fetched, err := admin.FetchOffsets(t.Context(), "engine")
-			kit.Must(t, err)
-			if committed, _ := fetched.Lookup("payments", 0); committed.At != acknowledged {
-				t.Errorf("the group's offset is %d, the last one that was acknowledged %d", committed.At, acknowledged)
-			}
+		return err
+	}
+	check := func() {
+		t.Helper()
+		fetched, err := admin.FetchOffsets(t.Context(), "engine")
+		kit.Must(t, err)
+		if committed, _ := fetched.Lookup("payments", 0); committed.At != acknowledged {
+			t.Errorf("the group's offset is %d, the last one that was acknowledged %d", committed.At, acknowledged)
 		}
-		b.fillDisk(commit)
-		b.start()
-		check()
-		// Entries behind the unfinished one must be readable, too.
-		kit.Must(t, commit(t.Context()))
-		b.End(syscall.SIGKILL)
-		b.start()
-		check()
-	})
+	}
+	b.fillDisk(commit)
+	b.start()
+	check()
+	// Entries behind the unfinished one must be readable, too.
+	kit.Must(t, commit(t.Context()))
+	b.End(syscall.SIGKILL)
+	b.start()
+	check()
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -13,9 +14,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/liquida/liquida/deploy/compose"
 	"github.com/liquida/liquida/deploy/redpanda"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 type configuration struct {
@@ -25,16 +27,14 @@ type configuration struct {
 
 	LossAccepted []string `env:"BROKER_LOSS_ACCEPTED" help:"logs that are served although acknowledged records are lost, comma-separated, as the refusal to start names them: topic/partition@offset; it may stay"`
 
-	Like               string `env:"BROKER_LIKE" envDefault:"kafka" help:"which broker to behave like where they differ: kafka or redpanda"`
-	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda, without users and ACLs; empty: those of docker-compose.yml"`
+	Like string `env:"BROKER_LIKE" envDefault:"kafka" help:"which broker to behave like where they differ: kafka or redpanda"`
 
-	CheckBatches bool `env:"BROKER_CHECK_BATCHES" envDefault:"true" help:"refuse batches that no client can read; with BROKER_LIKE=redpanda only if kafka_produce_batch_validation is strict; false is for tests only"`
+	CheckBatches bool `env:"BROKER_CHECK_BATCHES" envDefault:"true" help:"refuse batches that no client can read; false is for tests only"`
 
 	Transactions bool `env:"BROKER_TRANSACTIONS" envDefault:"false" help:"true: take transactions, for tests; false: refuse them, because an open one stops its partitions"`
 
 	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"password of the superuser admin: clients must log in (SASL/SCRAM) and may do only what ACLs allow; fixed once there is data; empty: everybody may do everything"`
-	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must use TLS; empty: they must not"`
-	TLSKeyFile        string `env:"BROKER_TLS_KEY_FILE" help:"the private key of BROKER_TLS_CERT_FILE, PEM; it may be the same file"`
+	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate, chain and private key, PEM: clients must use TLS; empty: they must not"`
 }
 
 func (c *configuration) Validate() error {
@@ -46,16 +46,10 @@ func (c *configuration) Validate() error {
 	if c.DataDir == "" {
 		return errors.New("BROKER_DATA_DIR is empty: name a folder for the data")
 	}
-	if _, err = c.security(); err != nil { // reads what the files hold
-		return err
-	}
-	switch {
-	case c.Like != likeKafka && c.Like != likeRedpanda:
+	if c.Like != likeKafka && c.Like != likeRedpanda {
 		return fmt.Errorf("BROKER_LIKE is %q: it must be %s or %s", c.Like, likeKafka, likeRedpanda)
-	case c.Like == likeKafka && c.RedpandaProperties != "":
-		return fmt.Errorf("BROKER_REDPANDA_PROPERTIES is %q and BROKER_LIKE %s: leave it empty, or set BROKER_LIKE to %s", c.RedpandaProperties, c.Like, likeRedpanda)
 	}
-	_, err = c.properties()
+	_, err = c.security() // reads what the files hold
 	return err
 }
 
@@ -65,19 +59,23 @@ const (
 	likeRedpanda = "redpanda"
 )
 
-// properties are those of the Redpanda to behave like.
-func (c *configuration) properties() (properties redpanda.Properties, err error) {
-	text, file := compose.RedpandaBootstrap, "the built-in redpanda-bootstrap.yaml"
-	if c.RedpandaProperties != "" {
-		file = c.RedpandaProperties
-		if text, err = os.ReadFile(file); err != nil {
-			return properties, fmt.Errorf("BROKER_REDPANDA_PROPERTIES: %w", err)
+// security returns the options of a broker that asks for passwords or TLS.
+func (c *configuration) security() (options []kfake.Opt, err error) {
+	if c.AdminPasswordFile != "" {
+		password, err := keys.ReadPassword(c.AdminPasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("BROKER_ADMIN_PASSWORD_FILE: %w", err)
 		}
+		options = append(options, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))
 	}
-	if properties, err = redpanda.ReadProperties(text); err != nil {
-		return properties, fmt.Errorf("BROKER_REDPANDA_PROPERTIES: %s: %w", file, err)
+	if c.TLSCertFile != "" {
+		certificate, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSCertFile)
+		if err != nil {
+			return nil, fmt.Errorf("BROKER_TLS_CERT_FILE %s: %w", c.TLSCertFile, err)
+		}
+		options = append(options, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}))
 	}
-	return properties, nil
+	return options, nil
 }
 
 // brokerConfigs has Kafka's own names, so that a real broker can have the same settings.
@@ -85,7 +83,7 @@ var brokerConfigs = map[string]string{
 	// The engine's session timeout is 3 s, which the default minimum of 6 s refuses.
 	"group.min.session.timeout.ms": "1000",
 	"message.max.bytes":            "1048576",
-	"log.cleaner.backoff.ms":       "1000000000000", // never: see clean
+	"log.cleaner.backoff.ms":       "1000000000000", // never: killed while it compacts, kfake loses the whole partition
 }
 
 func main() {
@@ -125,9 +123,6 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	if err := checkLogs(config.DataDir, config.LossAccepted); err != nil {
 		return nil, fmt.Errorf("BROKER_DATA_DIR: %w", err)
 	}
-	if err := checkSecurity(config); err != nil {
-		return nil, err
-	}
 	options, err := config.security()
 	if err != nil {
 		return nil, err
@@ -143,12 +138,8 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	if config.SyncWrites {
 		options = append(options, kfake.SyncWrites())
 	}
-	var properties redpanda.Properties
 	if config.Like == likeRedpanda {
-		if properties, err = config.properties(); err != nil {
-			return nil, err
-		}
-		options = append(options, properties.Options()...)
+		options = append(options, redpanda.Options()...)
 	}
 	cluster, err := kfake.NewCluster(options...)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -162,16 +153,17 @@ func start(config *configuration) (*kfake.Cluster, error) {
 		refuseTransactions(cluster)
 	}
 	if config.Like == likeRedpanda {
-		properties.Imitate(cluster, config.DataDir)
+		redpanda.Imitate(cluster)
 	}
-	checkBatches(cluster, config.CheckBatches && (config.Like == likeKafka || properties.ProduceBatchValidation == redpanda.ValidationStrict))
+	checkBatches(cluster, config.CheckBatches)
 	return cluster, nil
 }
 
 // own makes the folder and locks it until the process ends. Two brokers that append to the same
 // logs would destroy them.
 func own(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	// For its user only: what kfake stores of a password is enough to log in.
+	if err := errors.Join(os.MkdirAll(folder, 0o700), os.Chmod(folder, 0o700)); err != nil {
 		return fmt.Errorf("BROKER_DATA_DIR: %w", err)
 	}
 	// A bare descriptor: nothing closes it before the process ends.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -71,9 +69,6 @@ func TestRefusals(t *testing.T) {
 	b := newBroker(t)
 	b.start()
 	b.createTopic("payments", 1)
-	file := filepath.Join(t.TempDir(), "bootstrap.yaml")
-	kit.Must(t, os.WriteFile(file, []byte("group_initial_rebalance_delay_ms: 0\n"), 0o600))
-
 	t.Run("a topic is not created by a mention", func(t *testing.T) {
 		client := b.client(kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(0))
 		err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "paymnets", Value: []byte("x")}).FirstErr()
@@ -88,12 +83,20 @@ func TestRefusals(t *testing.T) {
 			t.Fatalf("got %v; want MessageTooLarge", err)
 		}
 	})
+	t.Run("a transaction, unless a test wants it", func(t *testing.T) {
+		client := b.client(kgo.TransactionalID("any"), kgo.DefaultProduceTopic("payments"))
+		err := client.BeginTransaction()
+		if err == nil {
+			err = client.ProduceSync(t.Context(), kgo.StringRecord("x")).FirstErr()
+		}
+		if !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+			t.Errorf("got %v", err)
+		}
+	})
 	for what, c := range map[string]struct{ env, says []string }{
 		"a second broker on the same data":      {[]string{"BROKER_ADDRESS=127.0.0.1:0"}, []string{b.dir, "held by another broker"}},
 		"a second broker on the same address":   {[]string{"BROKER_DATA_DIR=" + t.TempDir()}, []string{b.address, "taken"}},
 		"a broker to be like that there is not": {[]string{"BROKER_ADDRESS=127.0.0.1:0", "BROKER_LIKE=pulsar"}, []string{"BROKER_LIKE", "pulsar"}},
-		"properties that Redpanda has not":      {[]string{"BROKER_LIKE=redpanda", "BROKER_REDPANDA_PROPERTIES=" + file}, []string{"BROKER_REDPANDA_PROPERTIES", "group_initial_rebalance_delay_ms"}},
-		"properties for a broker like Kafka":    {[]string{"BROKER_LIKE=kafka", "BROKER_REDPANDA_PROPERTIES=" + file}, []string{"BROKER_REDPANDA_PROPERTIES", "BROKER_LIKE kafka"}},
 		"an address that clients cannot reach":  {[]string{"BROKER_ADDRESS=0.0.0.0:9092"}, []string{"BROKER_ADDRESS", "0.0.0.0:9092"}},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -34,60 +31,40 @@ func securityOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw})
 	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
 	kit.Must(t, errors.Join(os.WriteFile(certificate, text, 0o600), keys.MakePassword(password)))
-	return []string{"BROKER_ADMIN_PASSWORD_FILE=" + password, "BROKER_TLS_CERT_FILE=" + certificate, "BROKER_TLS_KEY_FILE=" + certificate},
+	return []string{"BROKER_ADMIN_PASSWORD_FILE=" + password, "BROKER_TLS_CERT_FILE=" + certificate},
 		stream.Config{Brokers: []string{b.address}, TLS: true, TLSCAFile: certificate, SASLUser: stream.Admin, SASLPasswordFile: password}
 }
 
-// Users and ACLs survive SIGKILL and restarts, as all data does.
+// Users and ACLs survive SIGKILL, as all data does.
 func TestSecuritySurvives(t *testing.T) {
 	b := newBroker(t)
 	env, admin := securityOf(t, b)
+	b.env = env
+	b.start(b.as(admin))
 	password := filepath.Join(t.TempDir(), "password")
 	kit.Must(t, keys.MakePassword(password))
-	for run, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		b.env = env
-		b.start(b.as(admin))
-		if run == 0 {
-			secret, err := keys.ReadPassword(password)
-			kit.Must(t, err)
-			client := kadm.NewClient(b.as(admin))
-			created, err := client.CreateTopics(t.Context(), 1, 1, nil, "payments", "settlements")
-			kit.Must(t, errors.Join(err, created.Error()))
-			made, err := client.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "producer", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: secret}})
-			kit.Must(t, errors.Join(err, made.Error()))
-			kit.Must(t, kit.ErrorOf(client.CreateACLs(t.Context(), kadm.NewACLs().Allow("User:producer").Topics("payments").Operations(kadm.OpWrite))))
+	secret, err := keys.ReadPassword(password)
+	kit.Must(t, err)
+	client := kadm.NewClient(b.as(admin))
+	created, err := client.CreateTopics(t.Context(), 1, 1, nil, "payments", "settlements")
+	kit.Must(t, errors.Join(err, created.Error()))
+	made, err := client.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "producer", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: secret}})
+	kit.Must(t, errors.Join(err, made.Error()))
+	kit.Must(t, kit.ErrorOf(client.CreateACLs(t.Context(), kadm.NewACLs().Allow("User:producer").Topics("payments").Operations(kadm.OpWrite))))
+
+	b.End(syscall.SIGKILL)
+	b.start(b.as(admin))
+	user := admin
+	user.SASLUser, user.SASLPasswordFile = "producer", password
+	producer := b.as(user)
+	for topic, want := range map[string]error{"payments": nil, "settlements": kerr.TopicAuthorizationFailed} {
+		if err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); !errors.Is(err, want) {
+			t.Errorf("writing to %s: got %v, want %v", topic, err, want)
 		}
-		user := admin
-		user.SASLUser, user.SASLPasswordFile = "producer", password
-		producer := b.as(user)
-		for topic, want := range map[string]error{"payments": nil, "settlements": kerr.TopicAuthorizationFailed} {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			if err := producer.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); !errors.Is(err, want) {
-				t.Errorf("run %d: writing to %s: got %v, want %v", run, topic, err, want)
-			}
-			cancel()
-		}
-		b.End(signal)
 	}
 	// The folder holds what is enough to log in.
 	if about, err := os.Stat(b.dir); err != nil || about.Mode().Perm() != 0o700 {
 		t.Errorf("the data: %v, %v", about.Mode(), err)
-	}
-	b.env = nil
-	kit.Run(t, b.settings()).Is(t, settings.ExitFailure, "is of a secured broker and BROKER_ADMIN_PASSWORD_FILE is empty")
-}
-
-func TestDataOfAnotherSecurityIsRefused(t *testing.T) {
-	b := newBroker(t)
-	env, _ := securityOf(t, b)
-	b.start()
-	b.End(syscall.SIGKILL)
-	kit.Run(t, b.settings(env...)).Is(t, settings.ExitFailure, "is of a broker that is not secured")
-	for _, c := range []struct{ env, says string }{
-		{"BROKER_ADMIN_PASSWORD_FILE=" + b.dir + "/nothing", "BROKER_ADMIN_PASSWORD_FILE: stat " + b.dir + "/nothing"},
-		{"BROKER_TLS_CERT_FILE=" + b.dir + "/nothing", `BROKER_TLS_KEY_FILE "": give both or none`},
-	} {
-		kit.Run(t, b.settings(c.env)).Is(t, settings.ExitBadUsage, c.says)
 	}
 }
 

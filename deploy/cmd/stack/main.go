@@ -34,7 +34,7 @@ TigerBeetle 3001 (and on); telemetry (/metrics, /readyz): producer 9101, bank si
 archiver 9098, engines 9103 and up. Prometheus (9090) is started too if it is on PATH, and with
 statsd_exporter on PATH it also sees TigerBeetle's own metrics.
 
-The TigerBeetle server is taken from TIGERBEETLE_BIN or PATH, else built once and cached.
+The TigerBeetle server is taken from TIGERBEETLE_BIN, else built once and cached.
 Apache Kafka is fetched with Maven once and cached; it needs Java 17 or later.
 
 Exit codes: 0 done (status: all is ready), 1 failed (status: something is not ready),
@@ -67,7 +67,7 @@ func main() {
 	switch {
 	case err == nil:
 		return
-	case !o.started, isBadSetting(err):
+	case !o.started:
 		fmt.Fprintf(os.Stderr, "%s: %v\nSee %[1]s --help.\n", command.CommandPath(), err)
 		os.Exit(settings.ExitBadUsage)
 	}
@@ -78,15 +78,10 @@ func main() {
 	os.Exit(settings.ExitFailure)
 }
 
-func isBadSetting(err error) bool {
-	_, bad := errors.AsType[*stack.BadSetting](err)
-	return bad
-}
-
 // options are the flags of all commands, and the configuration that they make.
 type options struct {
 	config    stack.Config
-	dir, bin  string
+	dir, root string
 	noBuild   bool
 	freePorts bool
 	reserve   int64 // MiB
@@ -103,10 +98,10 @@ func (o *options) command(name, purpose string, run func(context.Context) error)
 		}
 		o.started = true
 		root, err := stack.RepoRoot()
-		if needsPrograms := name == "up" || name == "demo"; err != nil && (o.dir == "" || needsPrograms && o.bin == "") {
-			return fmt.Errorf("%w, or give --%s", err, cmp.Or(map[bool]string{true: "dir"}[o.dir == ""], "bin"))
+		if err != nil && (o.dir == "" || name == "up") {
+			return fmt.Errorf("%w; all but up also run elsewhere, with --dir", err)
 		}
-		o.config.Dir, o.config.BinDir = cmp.Or(o.dir, filepath.Join(root, ".stack")), cmp.Or(o.bin, filepath.Join(root, "bin"))
+		o.root, o.config.Dir, o.config.BinDir = root, cmp.Or(o.dir, filepath.Join(root, ".stack")), filepath.Join(root, "bin")
 		return run(command.Context())
 	}}
 }
@@ -115,10 +110,9 @@ func (o *options) upCommand() *cobra.Command {
 	command := o.command("up", "start everything in the background, and wait until all of it is ready", o.up)
 	command.Long = `Build and start everything in the background, and wait until all of it is ready. What runs already
 stays as it is; what is missing starts, and stays, also if another process fails. Only what --env
-and --log-level change restarts. They stay until the next ones, or down.`
+changes restarts. It stays until the next one, or down.`
 	flags, c := command.Flags(), &o.config
-	flags.StringVar(&o.bin, "bin", "", "`folder` of the programs (default bin at the root of the repository)")
-	flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in --bin as they are")
+	flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in bin as they are")
 	flags.IntVar(&c.Engines, "engines", 1, "how many clearing engines")
 	flags.IntVar(&c.Replicas, "replicas", 1, "TigerBeetle servers, 1 or 3; a cluster of 3 goes on when one is lost")
 	flags.StringVar(&c.CacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2 GiB of memory more (default 512MiB, of three 128MiB)")
@@ -127,10 +121,8 @@ and --log-level change restarts. They stay until the next ones, or down.`
 	flags.BoolVar(&c.LedgerCore, "ledger-core", runtime.NumCPU() > 2, "give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
 	flags.StringVar(&c.Kafka, "kafka", stack.Embedded, "the `broker`: embedded, redpanda-like for the embedded one behaving like Redpanda, or apache for Apache Kafka "+kafka.Version)
 	flags.BoolVar(&c.KafkaSecured, "kafka-locks", false, "secure Kafka: TLS, a password for each user, least-privilege ACLs; the secrets are in kafka-keys of --dir")
-	flags.StringVar(&c.LogLevel, "log-level", "", "of the services: `debug`, info, warn or error (default info, or as the stack runs)")
 	flags.StringArrayVar(&o.variables, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 	flags.BoolVar(&c.Cuts, "cuts", false, "lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
-	flags.BoolVar(&c.Archive, "archive", true, "start the archiver, which keeps what has ended in data/archiver of --dir")
 	flags.BoolVar(&c.Room, "room", true, "start the control room, a page that shows the stack and breaks it")
 	flags.BoolVar(&o.freePorts, "free-ports", false, "pick free ports instead of the fixed ones; status shows them")
 	return command
@@ -140,41 +132,30 @@ and --log-level change restarts. They stay until the next ones, or down.`
 func (o *options) check() error {
 	o.config.LedgerReserve, o.config.Env, o.config.Progress = o.reserve<<20, o.env, os.Stderr
 	for _, text := range o.variables {
-		process, variable, ok := strings.Cut(text, ":")
-		if !ok || process == "" || !strings.Contains(variable, "=") {
-			return fmt.Errorf("--env is %q: it must be PROCESS:NAME=value, like clearing-engine:ENGINE_DEADLINE=10s", text)
-		}
+		process, variable, _ := strings.Cut(text, ":")
 		o.env[process] = append(o.env[process], variable)
 	}
 	if o.config.Replicas != 1 && o.config.Replicas != 3 {
 		return fmt.Errorf("--replicas is %d: it must be 1 or 3", o.config.Replicas)
 	}
 	return errors.Join(
+		stack.CheckProcesses(o.env),
 		settings.InRange("--ledger-reserve", o.reserve, 0, 1<<20),
 		settings.InRange("--engines", o.config.Engines, 1, stack.EnginesMax),
 		stack.CheckKafka("--kafka", o.config.Kafka))
 }
 
-func (o *options) build(ctx context.Context) error {
-	if o.noBuild {
-		return nil
-	}
-	root, err := stack.RepoRoot()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(os.Stderr, "building the programs")
-	return stack.Build(ctx, root, o.config.BinDir)
-}
-
 func (o *options) up(ctx context.Context) error {
-	if err := o.build(ctx); err != nil {
-		return err
+	if !o.noBuild {
+		fmt.Fprintln(os.Stderr, "building the programs")
+		if err := stack.Build(ctx, o.root, o.config.BinDir); err != nil {
+			return err
+		}
 	}
 	if o.freePorts {
 		o.config.Ports = stack.FreePorts
 	}
-	o.config.Observers = stack.InstalledObservers()
+	o.config.Archive, o.config.Observers = true, stack.InstalledObservers()
 	if err := stack.Up(ctx, o.config); err != nil {
 		return err
 	}
@@ -218,12 +199,8 @@ func show(ctx context.Context, dir string) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	terminal, err := os.Stdout.Stat()
 	for _, problem := range problems {
-		if err == nil && terminal.Mode()&os.ModeCharDevice != 0 {
-			problem = settings.Lines(problem)
-		}
-		fmt.Println(strings.TrimSuffix(problem, "\n"))
+		fmt.Println(problem)
 	}
 	room, err := stack.Attach(dir).RoomURL(ctx)
 	if err != nil {

@@ -12,10 +12,9 @@ func TestMain(m *testing.M) { kit.Main(m, main) }
 func TestOutsideTheRepository(t *testing.T) {
 	t.Chdir(t.TempDir())
 	kit.Run(t, nil, "status", "--dir", ".").Is(t, 3, "the stack is not running")
-	kit.Run(t, nil, "status").Is(t, 1, "no go.work at or above", "or give --dir")
-	kit.Run(t, nil, "up", "--dir", ".").Is(t, 1, "or give --bin")
-	kit.Run(t, nil, "up", "--dir", ".", "--bin", ".", "--no-build", "--log-level", "loud").Is(t, 2, `--log-level is "loud": it must be one of debug`)
-	kit.Run(t, nil, "up", "--dir", ".", "--bin", ".", "--no-build", "--env", "enginee:A=b").Is(t, 2, `--env names the process "enginee"`)
+	kit.Run(t, nil, "status").Is(t, 1, "no go.work at or above", "with --dir")
+	kit.Run(t, nil, "up", "--dir", ".").Is(t, 1, "no go.work at or above")
+	kit.Run(t, nil, "up", "--dir", ".", "--no-build", "--env", "enginee:A=b").Is(t, 2, `--env names the process "enginee"`)
 }
 
 func TestHelpFits(t *testing.T) {

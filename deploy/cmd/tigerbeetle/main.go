@@ -13,19 +13,16 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
-const purpose = "prints the path of a TigerBeetle " + tigerbeetle.Version + ` server, for scripts: $(tigerbeetle) start ...
-It takes TIGERBEETLE_BIN, else tigerbeetle on PATH, else the one in its cache, else it
+const usage = "tigerbeetle prints the path of a TigerBeetle " + tigerbeetle.Version + ` server, for scripts: $(tigerbeetle) start ...
+It takes TIGERBEETLE_BIN, else the one in its cache (LIQUIDA_CACHE, or liquida in the user's cache folder), else it
 builds one from source into the cache (some minutes; needs cargo and python3 with venv).
 Progress goes to standard error.`
 
-// variables only documents what tigerbeetle.Locate reads.
-type variables struct {
-	Bin   string `env:"TIGERBEETLE_BIN" help:"the server to use; refused unless it is version 0.16.78"`
-	Cache string `env:"LIQUIDA_CACHE" help:"folder to keep the built server in; empty is liquida in the user's cache folder"`
-}
-
 func main() {
-	settings.Load("tigerbeetle", purpose, &variables{})
+	if len(os.Args) > 1 {
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(settings.ExitBadUsage)
+	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	path, err := tigerbeetle.Locate(ctx, os.Stderr)

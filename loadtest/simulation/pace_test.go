@@ -1,14 +1,12 @@
 package simulation
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 )
 
 // pace is how much happens in a world, and for how long.
 type pace struct {
-	kind     string
 	payments int
 	rate     float64       // payments a second
 	gap      time.Duration // between two faults of a lane, in the mean
@@ -17,22 +15,8 @@ type pace struct {
 	asks     float64       // states that clients read a second
 }
 
-// Kinds of pace.
-const (
-	dense  = "dense"
-	sparse = "sparse"
-)
-
-// denseAsks are the asks of a dense world.
-const denseAsks = 10
-
-// kindOf returns the kind of a world: dense for four seeds, sparse for the next four, and so on.
-func kindOf(seed uint64) string {
-	if seed/4%2 == 0 {
-		return dense
-	}
-	return sparse
-}
+// isSparse reports the kind of a world: dense for four seeds, sparse for the next four, and so on.
+func isSparse(seed uint64) bool { return seed/4%2 > 0 }
 
 // nodesMax is how many nodes of Kafka a world has at most.
 const nodesMax = 3
@@ -41,7 +25,7 @@ const nodesMax = 3
 // waiting at each node, and in a sparse world little else happens. Two nodes are enough for leaders that
 // move, and half of the dense worlds have three.
 func nodesMaxOf(seed uint64) int {
-	if kindOf(seed) == sparse {
+	if isSparse(seed) {
 		return 1 + chance(seed, 1<<32+4).IntN(2)
 	}
 	return nodesMax
@@ -52,10 +36,10 @@ func nodesMaxOf(seed uint64) int {
 // and few payments hide what one leaves to the next.
 func paceOf(seed uint64, random *rand.Rand) pace {
 	p := pace{
-		kind: kindOf(seed), payments: 100 + random.IntN(400), rate: 5 + 20*random.Float64(),
-		gap: between(random, 2*time.Second, 30*time.Second), doorGap: 5 * time.Second, hold: holdMax, asks: denseAsks,
+		payments: 100 + random.IntN(400), rate: 5 + 20*random.Float64(),
+		gap: between(random, 2*time.Second, 30*time.Second), doorGap: 5 * time.Second, hold: holdMax, asks: 10,
 	}
-	if p.kind == sparse {
+	if isSparse(seed) {
 		p.payments, p.rate = 200+random.IntN(300), 0.15+0.15*random.Float64()
 		p.gap = between(random, 60*time.Second, 120*time.Second)
 		p.doorGap, p.hold, p.asks = p.gap, sparseHoldMax, 0.5
@@ -70,8 +54,4 @@ func (p pace) sending(first int) time.Duration {
 		payments = min(payments, first)
 	}
 	return time.Duration(float64(payments) / p.rate * float64(time.Second))
-}
-
-func (p pace) String() string {
-	return fmt.Sprintf("%s, %d payments at %.1f/s, a fault every %v or so in each lane", p.kind, p.payments, p.rate, p.gap)
 }

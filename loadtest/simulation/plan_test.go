@@ -1,12 +1,9 @@
 package simulation
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -60,7 +57,7 @@ func plan(seed uint64, lanes []lane, p pace, until time.Duration) (events []even
 }
 
 // breakThings makes the chosen faults. Those of one lane happen one after the other.
-func (w *world) breakThings(events []event, chosen numbers) {
+func (w *world) breakThings(events []event) {
 	var all sync.WaitGroup
 	byLane := map[string][]event{}
 	for _, e := range events {
@@ -76,90 +73,9 @@ func (w *world) breakThings(events []event, chosen numbers) {
 				w.mu.Lock()
 				w.count[e.Kind]++
 				w.mu.Unlock()
-				ended := w.activity.begin()
 				e.inject(w, e.of, e.random, e.Hold)
-				ended()
 			}
 		})
 	}
 	all.Wait()
-}
-
-// numbers choose events: all of them, or those that are listed.
-type numbers struct {
-	all    bool
-	listed []int
-}
-
-const allNumbers = "all"
-
-// String and Set are those of a flag.
-func (n *numbers) String() string {
-	switch {
-	case n.all:
-		return allNumbers
-	case len(n.listed) == 0:
-		return "none"
-	}
-	var texts []string
-	for _, number := range n.listed {
-		texts = append(texts, strconv.Itoa(number))
-	}
-	return strings.Join(texts, ",")
-}
-
-func (n *numbers) Set(text string) error {
-	*n = numbers{all: text == allNumbers}
-	if n.all || text == "none" {
-		return nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		number, err := strconv.Atoi(part)
-		if err != nil || number < 1 {
-			return errors.New("it must be all, none, or numbers of faults like 3,17")
-		}
-		n.listed = append(n.listed, number)
-	}
-	return nil
-}
-
-func (n *numbers) has(number int) bool { return n.all || slices.Contains(n.listed, number) }
-
-// activity measures the virtual time in which at least one thing happens.
-type activity struct {
-	mu    sync.Mutex
-	under int // way
-	since time.Time
-	total time.Duration
-}
-
-// begin returns what ends the part that begins.
-func (a *activity) begin() (end func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.under == 0 {
-		a.since = time.Now()
-	}
-	a.under++
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.under--; a.under == 0 {
-			a.total += time.Since(a.since)
-		}
-	}
-}
-
-// toggle returns what begins a part if something happens, and ends it if nothing does any more.
-func (a *activity) toggle() func(happens bool) {
-	var end func()
-	return func(happens bool) {
-		switch {
-		case happens && end == nil:
-			end = a.begin()
-		case !happens && end != nil:
-			end()
-			end = nil
-		}
-	}
 }

@@ -18,7 +18,7 @@ import (
 // Real processes die, freeze and are cut off while payments flow: what virtual time cannot show
 // of kills, of a frozen engine, of torn connections and of the real ledger. make chaos has all kinds.
 func TestChaos(t *testing.T) {
-	script(t, 200, 26*time.Second, "2s crash-engine, 5s crash-producer, 6s suspend-bank, 8s pause-engine, 10s kill-bank, 13s kill-broker, 17s kill-engine, 19s half-open-ledger, 22s stall-kafka")
+	script(t, 200, 34*time.Second, "2s crash-engine, 5s crash-producer, 6s suspend-bank, 8s pause-engine, 10s kill-bank, 13s kill-broker, 17s kill-engine-takeover, 20s half-open-ledger, 24s stall-kafka, 29s kill-ledger")
 }
 
 // An engine is frozen for longer than its session, so that the other takes over. Then it
@@ -46,17 +46,12 @@ func TestLeadersKilled(t *testing.T) {
 	script(t, 200, 40*time.Second, "4s kill-broker, 12s kill-broker, 20s pause-broker, 28s kill-broker, 34s kill-engine", func(c *chaos.Config) { c.Brokers = 3 })
 }
 
+// script runs a script, and fails the test unless the run passes.
 func script(t *testing.T, rate float64, duration time.Duration, text string, change ...func(*chaos.Config)) *chaos.Result {
 	t.Helper()
+	t.Parallel()
 	plan, err := chaos.ParseScript(text, 1)
 	kit.Must(t, err)
-	return breakIt(t, rate, duration, plan, change...)
-}
-
-// breakIt runs a plan, and fails the test unless the run passes.
-func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.PlannedFault, change ...func(*chaos.Config)) *chaos.Result {
-	t.Helper()
-	t.Parallel()
 	folder, err := os.MkdirTemp("", "liquida-e2e-chaos-") //nolint:usetesting // the logs of a failed test must stay
 	kit.Must(t, err)
 	live, err := os.Create(filepath.Join(folder, "live.txt"))
@@ -79,9 +74,9 @@ func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.Pl
 	if err != nil {
 		t.Fatalf("%v\n(logs in %s)", err, folder)
 	}
-	var text strings.Builder
-	r.Write(&text)
-	t.Log(text.String())
+	var said strings.Builder
+	r.Write(&said)
+	t.Log(said.String())
 	if !r.Passed {
 		t.Errorf("the run failed; data, logs and live.txt are in %s", folder)
 		return r

@@ -23,8 +23,7 @@ func (s *system) bootstrap(arguments []string, env ...string) kit.Output {
 func TestLostReportsAreWrittenAgain(t *testing.T) {
 	s := start(t, 1)
 	s.load(100, 600, "--mix", "demo").wait()
-	kafka, err := s.Kafka().Client()
-	s.must(err)
+	kafka := s.kafka()
 	defer kafka.Close()
 	s.must(kit.ErrorOf(kadm.NewClient(kafka).DeleteTopics(t.Context(), stream.Settlements, stream.DeadLetters)))
 	for _, name := range []string{stack.EngineName(0), stack.Producer} {

@@ -14,7 +14,7 @@ CUTS ?= off
 FUZZ_INPUTS ?= 60000
 API_EXAMPLES ?= 40
 # Only what depends on the broker: its groups, its checks of batches, its rights, its death, and zombies.
-APACHE_TESTS := TestAnOlderLedgerIsNotTaken|TestEngineKilledTenTimes|TestZombieEngine|TestHostileBatches|TestSecuredKafka|TestLeadersKilled
+APACHE_TESTS := TestAnOlderLedgerIsNotTaken|TestEngineKilledTenTimes|TestSecuredKafka|TestLeadersKilled
 export CGO_ENABLED := 1
 
 audit: export ANSWER_KEYS_FILE ?= $(wildcard .stack/answer-keys)

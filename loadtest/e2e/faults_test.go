@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"errors"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
+	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/platform/kit/hostile"
-	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/loadtest/chaos"
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/sandbox"
 )
 
 // duringFaults excuses AB03 and LQ10: an outage may last longer than the deadline, or leave too little of it.
@@ -84,53 +83,57 @@ func TestBrokerDiskFull(t *testing.T) {
 	load.proven()
 }
 
-// Batches that no client can read stand between payments, on the orders and on the responses. Each
-// one on the orders is one dead letter; every payment ends as it must; no program takes the memory
-// that a bomb asks for; and the audit accounts for all of it. The embedded broker takes them,
-// because it is told not to look. Apache Kafka takes the bomb only.
-func TestHostileBatches(t *testing.T) {
-	s := start(t, 2, func(c *stack.Config) {
-		c.Env[stack.Broker] = []string{"BROKER_CHECK_BATCHES=false"} // it takes batches that no client can read
-	})
-	load := s.load(300, 2400)
-	client := s.kafka()
-	defer client.Close()
-	now := time.Now().UnixMilli()
-	bomb, err := hostile.Bomb(now, 900<<20, kgo.CodecZstd)
-	s.must(err)
-	elsewhere := hostile.New(now, nil)
-	elsewhere.Records = hostile.Record(100, []byte("one"))
-	letters := 0
-	for i, batch := range []*hostile.Batch{bomb, hostile.Garbage(now), hostile.Claim(now, math.MaxInt32), elsewhere, bomb, hostile.Garbage(now)} {
-		for _, topic := range []string{stream.Payments, stream.AuthorizationResponses} {
-			_, err := hostile.Produce(t.Context(), client, topic, int32(i)%4, batch.Encode())
-			switch refusal, refused := errors.AsType[*kerr.Error](err); {
-			case refused && os.Getenv("E2E_KAFKA") == "apache" && batch != bomb:
-				t.Logf("batch %d is refused: %v", i, refusal)
-			case err != nil:
-				t.Fatal(err)
-			case topic == stream.Payments:
-				letters++
-			}
-		}
-	}
-	load.wait()
-	s.settlesAgain()
-	verdict := s.audit()
-	if got := verdict.Summary.DeadLetters["LQ08"]; got != letters {
-		t.Errorf("%d dead letters LQ08, want %d", got, letters)
-	}
-	if why := verdict.Summary.AnswersUnread; why != "" {
-		t.Errorf("the audit did not check the responses: %s", why)
-	}
-	if letters < 2 {
-		t.Errorf("the broker took %d hostile batches: too few to show anything", letters)
-	}
-	for _, name := range []string{stack.EngineName(0), stack.EngineName(1), stack.Producer, stack.Simulator} {
-		bytes := s.metric(name, "go_memstats_sys_bytes")
-		t.Logf("%s took %.0f MiB of memory", name, bytes/(1<<20))
-		if bytes > 700<<20 {
-			t.Errorf("%s took %.0f MiB of memory", name, bytes/(1<<20))
-		}
-	}
+// Real processes die, freeze and are cut off while payments flow: what virtual time cannot show
+// of kills, of a frozen engine, of torn connections and of the real ledger. make chaos has all kinds.
+func TestChaos(t *testing.T) {
+	script(t, 200, 34*time.Second, "2s crash-engine, 5s crash-producer, 6s suspend-bank, 8s pause-engine, 10s kill-bank, 13s kill-broker, 17s kill-engine-takeover, 20s half-open-ledger, 24s stall-kafka, 29s kill-ledger")
 }
+
+// Each of three brokers dies or freezes, and with it the leaders of partitions. What they alone had acknowledged would
+// be gone. Only Apache Kafka has several.
+func TestLeadersKilled(t *testing.T) {
+	if os.Getenv("E2E_KAFKA") != stack.Apache {
+		t.Skip("the embedded broker is alone")
+	}
+	script(t, 200, 40*time.Second, "4s kill-broker, 12s kill-broker, 20s pause-broker, 28s kill-broker, 34s kill-engine", func(c *chaos.Config) { c.Brokers = 3 })
+}
+
+// script runs a script, and fails the test unless the run passes.
+func script(t *testing.T, rate float64, duration time.Duration, text string, change ...func(*chaos.Config)) {
+	t.Helper()
+	t.Parallel()
+	plan, err := chaos.ParseScript(text, 1)
+	kit.Must(t, err)
+	folder, err := os.MkdirTemp("", "liquida-e2e-chaos-") //nolint:usetesting // the logs of a failed test must stay
+	kit.Must(t, err)
+	live, err := os.Create(filepath.Join(folder, "live.txt"))
+	kit.Must(t, err)
+	defer live.Close()
+	kit.Must(t, servers.Acquire(t.Context(), 1))
+	defer servers.Release(1)
+	config := chaos.Config{
+		Dir: folder, BinDir: binaries, Kafka: os.Getenv("E2E_KAFKA"), Engines: 2, Population: population,
+		Seed: 1, Rate: rate, Duration: duration, MixName: "demo", Plan: plan, Deadline: 12 * time.Second, Live: live,
+	}
+	for _, change := range change {
+		change(&config)
+	}
+	r, err := chaos.Run(t.Context(), config)
+	if errors.Is(err, kafka.ErrMissing) {
+		_ = os.RemoveAll(folder)
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n(logs in %s)", err, folder)
+	}
+	var said strings.Builder
+	r.Write(&said)
+	t.Log(said.String())
+	if !r.Passed || len(r.Events) != len(plan) {
+		t.Fatalf("the run failed; %d faults of %d were injected; data, logs and live.txt are in %s", len(r.Events), len(plan), folder)
+	}
+	_ = os.RemoveAll(folder)
+}
+
+// population is the default population of the sandbox.
+var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}

@@ -22,6 +22,7 @@ import (
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -271,11 +272,11 @@ func (h *heist) stolen() (sum int64) {
 	h.robbing()
 	h.thieving.Wait()
 	centralBank := h.api(keys.CentralBank)
-	h.within(5*time.Minute, "all that the thief has paid ends", func() bool {
+	kit.AwaitWithin(h.t, 5*time.Minute, "all that the thief has paid ends", func() (bool, string) {
 		for _, payment := range h.payments[max(0, len(h.payments)-20*thieves):] {
 			state, err := centralBank.Payment(h.t.Context(), payment.EndToEndID)
 			if client.NotFound(err) || err == nil && !state.Final() {
-				return false
+				return false, payment.EndToEndID + " is open"
 			}
 			h.must(err)
 		}
@@ -285,7 +286,7 @@ func (h *heist) stolen() (sum int64) {
 			balance := h.balance(mule)
 			sum, held = sum+balance.PostedCentavos, held+balance.PendingInCentavos
 		}
-		return held == 0
+		return held == 0, pix.Reais(held) + " are held"
 	})
 	return sum
 }

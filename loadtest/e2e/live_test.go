@@ -17,7 +17,6 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/live"
-	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
@@ -44,15 +43,11 @@ func (s *system) ledgerClient() tigerbeetle.Client {
 }
 
 // watch starts a live audit.
-func (s *system) watch(client tigerbeetle.Client, change ...func(*live.Config)) *watched {
+func (s *system) watch(client tigerbeetle.Client) *watched {
 	s.t.Helper()
 	kafka, err := s.Kafka().Options()
 	s.must(err)
-	config := live.Config{Kafka: kafka, Ledger: client, Behind: s.Kafka().Behind, Log: s.t.Logf}
-	for _, change := range change {
-		change(&config)
-	}
-	audit, err := live.Open(config)
+	audit, err := live.Open(live.Config{Kafka: kafka, Ledger: client, Behind: s.Kafka().Behind, Log: s.t.Logf})
 	s.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -72,25 +67,19 @@ func (w *watched) turns(colour string) live.Light {
 	return w.Light()
 }
 
-// checks waits until as many payments were checked as ended in a load and the light is green, and fails the test if it
-// is red. An audit whose ledger is slow may take many times as long as the load.
-func (w *watched) checks(load load.Result) {
-	w.s.t.Helper()
-	want := int64(load.Settled + load.Rejected + load.Returned + load.ReturnsRejected)
-	kit.AwaitWithin(w.s.t, 10*time.Minute, "all are checked", func() (bool, string) {
-		l := w.Light()
-		return l.Colour == live.Red || l.Colour == live.Green && l.Checked >= want, fmt.Sprintf("%d of %d, the light is %s: %s", l.Checked, want, l.Colour, l.Text)
-	})
-	if l := w.Light(); l.Colour == live.Red {
-		w.s.t.Errorf("the light is red, and nothing was wrong: %s %+v", l.Text, l.Findings)
-	}
-}
-
-// A frozen engine, a killed ledger, a killed broker and a time without any engine make nothing red, and after
-// them every payment is checked.
+// The light is amber while ledger or broker are frozen. A frozen engine, a killed ledger, a killed broker and a time
+// without any engine make nothing red, and after them every payment is checked.
 func TestLiveAuditStaysGreen(t *testing.T) {
 	s := start(t, 2)
 	w := s.watch(s.ledgerClient())
+	for process, says := range map[string]string{stack.TigerBeetle: "the ledger has said nothing", stack.Broker: "the broker has said nothing"} {
+		w.turns(live.Green)
+		s.must(s.Pause(process))
+		if amber := w.turns(live.Amber); !strings.Contains(amber.Text, says) || !strings.Contains(amber.Text, "checked to") {
+			t.Errorf("%s is frozen, and the light says %s", process, amber.Text)
+		}
+		s.must(s.Resume(process))
+	}
 	w.turns(live.Green)
 	load := s.load(300, 15_000, duringFaults...)
 	engines := []string{stack.EngineName(0), stack.EngineName(1)}
@@ -108,39 +97,16 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 		}
 		s.ready(append(killed, engines...)...)
 	}
-	w.checks(load.wait())
+	result := load.wait()
+	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
+	kit.AwaitWithin(t, 10*time.Minute, "all are checked", func() (bool, string) {
+		l := w.Light()
+		return l.Colour == live.Red || l.Colour == live.Green && l.Checked >= want, fmt.Sprintf("%d of %d, the light is %s: %s", l.Checked, want, l.Colour, l.Text)
+	})
+	if l := w.Light(); l.Colour == live.Red {
+		t.Errorf("the light is red, and nothing was wrong: %s %+v", l.Text, l.Findings)
+	}
 	s.audit()
-}
-
-// The light is amber while ledger or broker are frozen, and while it lags. Then it is green again, and nothing
-// is left out.
-func TestLiveAuditSaysWhatItDoesNotSee(t *testing.T) {
-	s := start(t, 1)
-	client := s.ledgerClient()
-	w := s.watch(client)
-	amber := func(of *watched, says string) {
-		t.Helper()
-		s.eventually("the light is amber: "+says, func() bool {
-			l := of.Light()
-			return l.Colour == live.Amber && strings.Contains(l.Text, says) && strings.Contains(l.Text, "checked to")
-		})
-	}
-	for process, says := range map[string]string{stack.TigerBeetle: "the ledger has said nothing", stack.Broker: "the broker has said nothing"} {
-		w.turns(live.Green)
-		s.must(s.Pause(process))
-		amber(w, says)
-		s.must(s.Resume(process))
-	}
-	w.turns(live.Green)
-	s.ready(stack.EngineName(0))
-	// Its share is too small for what follows, and keeps it reading for seconds after the last one, however fast the
-	// machine is.
-	slow := s.watch(client, func(c *live.Config) { c.Share = 0.0015 })
-	s.eventually("the slow one has begun", func() bool { return !strings.HasPrefix(slow.Light().Text, "nothing is checked") })
-	result := s.load(500, 2500, duringFaults...).wait()
-	amber(slow, "s behind")
-	w.checks(result)
-	slow.checks(result)
 }
 
 // forger is somebody who can write to the ledger and to every topic.

@@ -24,7 +24,6 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -339,26 +338,9 @@ func (s *system) ends(topic string) int64 {
 	return records
 }
 
-// metric returns the value of an engine's counter or gauge without labels.
-func (s *system) metric(engine, name string) float64 {
-	s.t.Helper()
-	families, err := meter.Families(s.t.Context(), s.TelemetryURL(engine))
-	s.must(err)
-	for _, metric := range families[name].GetMetric() {
-		return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-	}
-	s.t.Fatalf("%s has no metric %s", engine, name)
-	return 0
-}
-
 func (s *system) eventually(what string, holds func() bool) {
 	s.t.Helper()
 	kit.Eventually(s.t, what, holds)
-}
-
-func (s *system) within(limit time.Duration, what string, holds func() bool) {
-	s.t.Helper()
-	kit.AwaitWithin(s.t, limit, what, func() (bool, string) { return holds(), "not yet" })
 }
 
 // dies starts a process with other settings, waits for its end, and returns what it logged.

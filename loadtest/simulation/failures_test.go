@@ -91,9 +91,9 @@ func TestClockWrong(t *testing.T) {
 			if owned := s.metric(engine, "pix_partitions_owned"); owned != 0 {
 				s.t.Errorf("the engine owns %v partitions, which others could clear", owned)
 			}
-			before := s.written(stream.Settlements) + s.written(stream.DeadLetters) + s.written(stream.AuthorizationRequests)
+			decided := -s.written(stream.Settlements, stream.DeadLetters, stream.AuthorizationRequests)
 			time.Sleep(s.engineConfig.Deadline) // until the backlog is past its deadline
-			if decided := s.written(stream.Settlements) + s.written(stream.DeadLetters) + s.written(stream.AuthorizationRequests) - before; decided > 0 {
+			if decided += s.written(stream.Settlements, stream.DeadLetters, stream.AuthorizationRequests); decided > 0 {
 				s.t.Errorf("with a clock that is %v wrong it has decided about %d payments", offset, decided)
 			}
 		}

@@ -10,15 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/stream"
 )
 
 // fault begins a fault, lasts for hold, and ends it.
@@ -86,11 +83,6 @@ var serviceFaults = []fault{
 		l.set(link.Cut, 0) // what is held on its way is gone
 		time.Sleep(w.latency)
 		l.heal(w)
-	}},
-	{"clock is wrong", func(_ *world, s *service, random *rand.Rand, hold time.Duration) {
-		s.setOffset(between(random, -time.Second, time.Second))
-		time.Sleep(hold)
-		s.setOffset(0)
 	}},
 	{"clock jumps", func(_ *world, s *service, random *rand.Rand, hold time.Duration) {
 		for end := time.Now().Add(hold); time.Now().Before(end); time.Sleep(between(random, 0, time.Second)) {
@@ -241,39 +233,10 @@ var brokerFaults = []fault{
 	{"broker restarts", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) { w.broker.restart(hold) }},
 	{"broker dies", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) { w.broker.kill(hold) }},
 	{"broker dies and comes back at once", once(func(w *world, _ *service) { w.broker.kill(restartTime) })},
-	{"partitions added", once(func(w *world, _ *service) { w.addPartition() })},
 	{"leaders and coordinators move", once(func(w *world, _ *service) {
 		w.broker.now().ShufflePartitionLeaders()
 		w.broker.now().RehashCoordinators()
 	})},
-}
-
-// addPartition adds one partition to all topics, as bootstrap does: to pix.payments last, when the banks have had
-// the time to find the others. Nobody is excused by it.
-func (w *world) addPartition() {
-	admin, want := kadm.NewClient(w.client), 0
-	partitionsOf := func(topic string) int {
-		details, err := admin.ListTopics(w.ends, topic)
-		if err != nil || details.Error() != nil {
-			return 0 // the broker is away
-		}
-		return len(details[topic].Partitions)
-	}
-	for ; want <= 1 && w.ends.Err() == nil; time.Sleep(time.Second) {
-		want = partitionsOf(stream.Payments) + 1
-	}
-	if want > 2*partitions {
-		return
-	}
-	for _, topic := range slices.Backward(stream.TopicNames()) {
-		if topic == stream.Payments {
-			time.Sleep(10 * time.Second)
-		}
-		for partitionsOf(topic) < want && w.ends.Err() == nil {
-			_, _ = admin.UpdatePartitions(w.ends, want, topic) // without an answer it is tried again
-			time.Sleep(time.Second)
-		}
-	}
 }
 
 var ledgerFaults = []fault{

@@ -68,7 +68,6 @@ type world struct {
 	engineConfig *engine.Config
 	bankConfig   *bank.Config
 	deadlineMin  time.Duration // of engines, if it was changed
-	holdMax      time.Duration // of engines, if it was longer once
 	broker       *broker
 	engineCount  int // of those that are there all the time
 
@@ -110,8 +109,11 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 	keysFolder := w.makeSecrets()
 	w.broker = newBroker(w, min(nodesMax, 1+2*random.IntN(2)))
 	t.Cleanup(w.broker.close)
-	w.connect()
-	t.Cleanup(func() { w.client.Close() })
+	var err error
+	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.client.Close)
 	config := parsed(t, &bootstrap.Config{})
 	config.Population, config.ClientKeysDir, config.AnswerKeysFile = population, keysFolder, w.sealsFile
 	ofLedger := w.ledger.Connect(nil)
@@ -123,14 +125,6 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 		t.Fatal(err)
 	}
 	return w
-}
-
-// connect makes the world's own client.
-func (w *world) connect() {
-	var err error
-	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // makeSecrets gives each participant a seal, and a key to the HTTP API.

@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
@@ -78,14 +75,12 @@ func TestBackupOfThreeReplicas(t *testing.T) {
 	b.says(b.run("bin/loadtest audit"), "AUDIT CLEAN")
 }
 
-// backup is a shell in a folder of its own, laid out like the repository: its bin has the programs, and the stack is below.
+// backup is a folder of its own, laid out like the repository: its bin has the programs, and the stack is below.
 // Stacks there take free ports and little memory, and bin/loadtest finds the one that runs.
 type backup struct {
 	t      *testing.T
 	folder string
 	blocks map[string][]string // of docs/backup.md, by heading
-	stdin  io.WriteCloser
-	output *bufio.Reader
 }
 
 func beginBackup(t *testing.T, replicas int) *backup {
@@ -110,23 +105,10 @@ func beginBackup(t *testing.T, replicas int) *backup {
 		"export TIGERBEETLE_ADDRESSES=$(bin/stack status --dir $dir | awk '/^tigerbeetle/ {print $4}' | paste -sd , -)\n"+
 		"export ANSWER_KEYS_FILE=${ANSWER_KEYS_FILE:-.stack/answer-keys}\nexec "+filepath.Join(binaries, "loadtest")+" \"$@\"\n")
 
-	shell := exec.Command("bash")
-	shell.Dir = folder
-	output, input, err := os.Pipe()
-	b.must(err)
-	shell.Stdout, shell.Stderr = input, input
-	b.stdin, err = shell.StdinPipe()
-	b.must(err)
-	b.must(shell.Start())
-	b.must(input.Close())
-	b.output = bufio.NewReader(output)
 	t.Cleanup(func() {
-		_ = b.stdin.Close()
 		for _, dir := range []string{"check", ".stack"} {
 			_ = stack.Down(context.Background(), filepath.Join(folder, dir))
 		}
-		_ = shell.Wait()
-		_ = output.Close()
 		if t.Failed() {
 			t.Logf("logs are in %s", folder)
 			return
@@ -141,28 +123,17 @@ func (b *backup) must(err error) {
 	kit.Must(b.t, err)
 }
 
-// run runs commands in the shell, fails the test unless each of them succeeds, and returns what they print.
+// run runs commands in a shell, fails the test unless each of them succeeds, and returns what they print.
 func (b *backup) run(commands string) string {
 	b.t.Helper()
-	const end = "=== the end, code "
-	// In the shell itself, whose variables stay, and with -e, which a list before || would switch off.
-	_, err := fmt.Fprintf(b.stdin, "trap 'echo \"%s$?\"' EXIT\nset -e\n%s\nset +e\ntrap - EXIT\necho '%s0'\n", end, commands, end)
+	output := filepath.Join(b.t.TempDir(), "output")
+	shell := exec.Command("bash", "-ec", "copy=$(ls -d backup/* 2>&-) || true\nexec >"+output+" 2>&1\n"+commands) // of the first block
+	shell.Dir = b.folder
+	err := shell.Run()
+	printed, _ := os.ReadFile(output)
+	b.t.Logf("$ %s\n%s", strings.ReplaceAll(strings.TrimSpace(commands), "\n", "\n$ "), printed)
 	b.must(err)
-	var printed strings.Builder
-	for {
-		line, err := b.output.ReadString('\n')
-		if code, ended := strings.CutPrefix(line, end); ended {
-			b.t.Logf("$ %s\n%s", strings.ReplaceAll(strings.TrimSpace(commands), "\n", "\n$ "), printed.String())
-			if strings.TrimSpace(code) != "0" {
-				b.t.Fatalf("the commands ended with code %s", code)
-			}
-			return printed.String()
-		}
-		if err != nil {
-			b.t.Fatalf("the shell ended: %v\n%s", err, printed.String())
-		}
-		printed.WriteString(line)
-	}
+	return string(printed)
 }
 
 // block runs one block of commands of the document.
@@ -197,12 +168,7 @@ func (b *backup) bank() *client.Client {
 // pay returns the id of a payment that has settled.
 func (b *backup) pay() string {
 	b.t.Helper()
-	account := func(ispb string) client.Account { return client.Account{ISPB: ispb, Branch: "0001", Number: "1"} }
-	paid, err := b.bank().Pay(b.t.Context(), client.Payment{Payer: account("10000001"), Payee: account("10000002"), AmountCentavos: 100}, 2*time.Minute)
-	if err != nil || paid.Status != client.Settled {
-		b.t.Fatalf("%+v %v", paid, err)
-	}
-	return paid.EndToEndID
+	return settled(b.t, b.bank())
 }
 
 // knows checks whether the clearing house knows a payment.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,7 +14,7 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgertest"
@@ -25,8 +24,8 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
-	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // books is a clearing house that stops and starts again with other files of its ledger.
@@ -97,24 +96,16 @@ func (b *books) put(files string) (before string) {
 	return before
 }
 
-// pay pays a centavo and returns the id of the settled payment.
+// pay returns the id of a payment that has settled.
 func (b *books) pay() string {
 	b.t.Helper()
-	var id string
-	b.within(3*time.Minute, "a payment settles", func() bool { // a busy machine may refuse one
-		id = pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))).String()
-		code, text := b.ask("POST", "/v1/payments", fmt.Sprintf(`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"},
-			"payee": {"ispb": "10000002", "branch": "0001", "number": "1"}, "amount_centavos": 1}`, id))
-		return code == http.StatusOK && strings.Contains(text, `"settled"`)
-	})
-	return id
+	return settled(b.t, b.api("10000001"))
 }
 
 // ask asks the front door as bank 10000001.
 func (b *books) ask(method, path, body string) (code int, text string) {
 	b.t.Helper()
 	callers := b.callers(b.ProducerURL())
-	defer callers.Close()
 	answer, err := callers.Send(b.t.Context(), method, path, "10000001", []byte(body), "Prefer", "wait=10")
 	if err != nil {
 		return 0, err.Error()
@@ -122,28 +113,20 @@ func (b *books) ask(method, path, body string) (code int, text string) {
 	return answer.Status, string(answer.Body)
 }
 
-// pulse waits until an engine has said anew what is in the ledger.
-func (b *books) pulse() {
+// checkpoints is what engines have said of the ledger.
+func (b *books) checkpoints() map[int32]origin.Checkpoint {
 	b.t.Helper()
-	kafka, err := b.Kafka().Client()
-	b.must(err)
+	kafka := b.kafka()
 	defer kafka.Close()
-	since := time.Now()
-	b.eventually("a pulse", func() bool {
-		known, err := origin.ReadCheckpoints(b.t.Context(), kafka)
-		return err == nil && slices.ContainsFunc(slices.Collect(maps.Values(known)), func(c origin.Checkpoint) bool { return c.At.After(since) })
-	})
+	known, err := origin.ReadCheckpoints(b.t.Context(), kafka)
+	b.must(err)
+	return known
 }
 
 // identity is what the topics name.
 func (b *books) identity() ledger.Identity {
 	b.t.Helper()
-	kafka, err := b.Kafka().Client(kgo.ClientID("books"))
-	b.must(err)
-	defer kafka.Close()
-	known, err := origin.ReadCheckpoints(b.t.Context(), kafka)
-	b.must(err)
-	named, err := origin.NamedBy(known)
+	named, err := origin.NamedBy(b.checkpoints())
 	b.must(err)
 	return named
 }
@@ -158,29 +141,15 @@ func (b *books) refuses(what string, says ...string) {
 	kit.Says(b.t, err, says...)
 }
 
-// dies starts a process with other settings, waits for its end, and returns what it logged.
-func (b *books) dies(process string, env ...string) string {
-	b.t.Helper()
-	from := int64(0)
-	if info, err := os.Stat(b.Log(process)); err == nil {
-		from = info.Size()
-	}
-	ended, err := b.StartToDie(process, env...)
-	b.must(err)
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		b.t.Fatalf("%s goes on with %v", process, env)
-	}
-	log, err := os.ReadFile(b.Log(process))
-	b.must(err)
-	return string(log[from:])
-}
-
 // An older copy of the ledger's file, made between a payment and the next pulse or payment, is never taken for the
 // ledger: not at a start, not by an engine or a front door that run. With the newest copy all goes on.
 func TestAnOlderLedgerIsNotTaken(t *testing.T) {
 	olderLedgerIsNotTaken(openBooks(t))
+}
+
+// An older copy of all replicas' files is not taken either.
+func TestAnOlderLedgerOfReplicasIsNotTaken(t *testing.T) {
+	olderLedgerIsNotTaken(openBooks(t, func(c *stack.Config) { c.Replicas = 3 }))
 }
 
 func olderLedgerIsNotTaken(b *books) {
@@ -191,7 +160,10 @@ func olderLedgerIsNotTaken(b *books) {
 
 	// Between pulse and pulse: nothing was paid after the copy.
 	b.must(b.start())
-	b.pulse()
+	since := time.Now()
+	b.eventually("a pulse", func() bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(b.checkpoints())), func(c origin.Checkpoint) bool { return c.At.After(since) })
+	})
 	b.stop()
 	newest := b.put(old)
 	b.refuses("a copy from before a pulse", "the ledger is older than the topics", "LEDGER_GIVEN_UP=1-", "docs/backup.md")
@@ -281,21 +253,10 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 	if len(found) > 0 {
 		t.Errorf("bootstrap made accounts in a ledger that is not the topics'")
 	}
-	// A lost ledger whose accounts are there again, and not yet its payments: nobody writes, not even a probe.
 	config := &bootstrap.Config{}
 	b.must(settings.Parse(config))
 	config.Population.Customers = 10
-	p := config.Population
-	issuance := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}.Issuance()
-	_, err = client.CreateAccounts([]tb.Account{issuance, ledger.NewAccount(ledger.RefusalsAccount)})
-	b.must(err)
 	b.must(b.Kill(stack.EngineName(0)))
-	if log := b.dies(stack.EngineName(0), address); !strings.Contains(log, says) {
-		t.Errorf("the engine ended with %s", log)
-	}
-	if written, err := client.QueryTransfers(tb.QueryFilter{Limit: 10}); err != nil || len(written) > 0 {
-		t.Errorf("the engine wrote %v to a ledger without a marker (%v)", written, err)
-	}
 	// Another system's own ledger, funded beside topics of its own.
 	b.must(bootstrap.Populate(t.Context(), config, client))
 	if log := b.dies(stack.EngineName(0), address); !strings.Contains(log, "this is the ledger 1-") {
@@ -316,4 +277,37 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 	if code, text := b.ask("GET", "/v1/payments/"+paid, ""); code != http.StatusOK {
 		t.Errorf("after it was found: %d %s", code, text)
 	}
+}
+
+// bootstrap runs it once more, with arguments and more settings.
+func (s *system) bootstrap(arguments []string, env ...string) kit.Output {
+	return kit.RunCommand(s.t, append(env, "KAFKA_BROKERS="+s.KafkaAddress(), "TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses(), "TELEMETRY_ADDRESS=127.0.0.1:0"),
+		filepath.Join(binaries, "bootstrap"), arguments...)
+}
+
+// What pix.settlements and pix.dead-letters kept is lost with them: nothing is begun until an operator has the
+// engines write it again. Then nothing is missing.
+func TestLostReportsAreWrittenAgain(t *testing.T) {
+	s := start(t, 1)
+	s.load(100, 600, "--mix", "demo").wait()
+	kafka := s.kafka()
+	defer kafka.Close()
+	s.must(kit.ErrorOf(kadm.NewClient(kafka).DeleteTopics(t.Context(), stream.Settlements, stream.DeadLetters)))
+	for _, name := range []string{stack.EngineName(0), stack.Producer} {
+		s.eventually(name+" misses its topics", func() bool {
+			err := s.Ready(t.Context(), name)
+			return err != nil && strings.Contains(err.Error(), "UNKNOWN_TOPIC_OR_PARTITION")
+		})
+	}
+	s.bootstrap(nil).Is(t, 1, "bootstrap retell", "TopicsChanged in deploy/runbook.md")
+	s.bootstrap([]string{"retell"}).Is(t, 1, "stop all of them first")
+	for _, name := range []string{stack.EngineName(0), stack.Producer} {
+		s.must(s.StopProcess(t.Context(), name))
+	}
+	s.bootstrap([]string{"retell"}).Is(t, 0, "forgot what engines have finished")
+	for _, name := range []string{stack.EngineName(0), stack.Producer} {
+		s.bring(name)
+	}
+	s.settlesAgain()
+	s.audit() // every payment has its report again, and every bad message its dead letter
 }

@@ -12,7 +12,9 @@ func TestEveryCase(t *testing.T) {
 	if result.Dropped != 0 {
 		t.Errorf("%d sends were dropped", result.Dropped)
 	}
-	s.settledAtLeast(result, 0.9)
+	if result.Settled < result.Sent*9/10 {
+		t.Errorf("%d of %d payments settled", result.Settled, result.Sent)
+	}
 	// The bank simulator is not what is tried: what is asked here must not look like a fault of the engines.
 	if err := s.Run(t.Context(), io.Discard, io.Discard, "loadtest", "conform", "--bank", "10000005", "--crowd", "50", "--within", "10s"); err != nil {
 		t.Logf("the bank simulator does not conform: %v", err)

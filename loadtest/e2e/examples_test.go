@@ -32,12 +32,10 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 	if left := strings.Count(string(said), "will not be generated"); left != 1 || !strings.Contains(string(said), "Unsupported content type application/x-ndjson") {
 		t.Errorf("it left %d endpoints out:\n%s", left, said)
 	}
-	all, err := s.Keys()
-	s.must(err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(generator), "python"), "testdata/pays.py")
-	command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "PAYER_KEY="+all["10000001"], "PAYEE_KEY="+all["10000002"], "CENTRAL_BANK_KEY="+all[keys.CentralBank],
+	command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "PAYER_KEY="+s.key("10000001"), "PAYEE_KEY="+s.key("10000002"), "CENTRAL_BANK_KEY="+s.key(keys.CentralBank),
 		"PYTHONPATH="+made, "PYTHONDONTWRITEBYTECODE=1")
 	if said, err := command.CombinedOutput(); err != nil || !strings.Contains(string(said), "paid, polled, streamed, read and gave back") {
 		t.Fatalf("%v\n%s", err, said)
@@ -85,11 +83,7 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 			run(0, "reconciled: 5 payments in the journal, 5 of them left the account")
 
 			// Someone else pays from the account, without the journal.
-			key, err := client.ReadKey(keyFile)
-			kit.Must(t, err)
-			api, err := client.New(s.ProducerURL(), key)
-			kit.Must(t, err)
-			stray, err := api.Pay(t.Context(), client.Payment{Payer: c.payer, Payee: c.payer, AmountCentavos: 1}, 2*time.Minute)
+			stray, err := s.api(c.payer.ISPB).Pay(t.Context(), client.Payment{Payer: c.payer, Payee: c.payer, AmountCentavos: 1}, 2*time.Minute)
 			if err != nil || stray.Status != client.Settled {
 				t.Fatalf("%+v %v", stray, err)
 			}

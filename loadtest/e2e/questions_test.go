@@ -27,19 +27,16 @@ import (
 func TestABankIsPaidOverHTTP(t *testing.T) {
 	s := start(t, 1)
 	const bank = "10000005"
-	all, err := s.Keys()
-	s.must(err)
 	s.must(s.callers(s.SimulatorURL()).SetProfile(t.Context(), bank, `{"silent_share": 1}`))
 
-	payer, err := client.New(s.ProducerURL(), all["10000001"])
-	s.must(err)
+	payer := s.api("10000001")
 	// pays sends payments to the bank, all at once, and wants each to end so.
-	pays := func(api *client.Client, payments int, number, status, reason string) {
+	pays := func(payments int, number, status, reason string) {
 		t.Helper()
 		failed := make(chan error, payments)
 		for range payments {
 			go func() {
-				state, err := api.Pay(t.Context(), client.Payment{Payer: client.Account{ISPB: "10000001", Branch: "0001", Number: "7"}, Payee: client.Account{ISPB: bank, Branch: "0001", Number: number},
+				state, err := payer.Pay(t.Context(), client.Payment{Payer: client.Account{ISPB: "10000001", Branch: "0001", Number: "7"}, Payee: client.Account{ISPB: bank, Branch: "0001", Number: number},
 					AmountCentavos: 100, RemittanceInformation: "lunch"}, 2*time.Minute)
 				if err == nil && (state.Status != status || state.ReasonCode != reason) {
 					err = fmt.Errorf("%+v, want %s %s", state, status, reason)
@@ -57,7 +54,7 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 		defer close(answering)
 		s.liquida(s.ProducerURL(), bank)("answer", bank, "--reject", "AC06", "--count", "3", "--for", "2m", "--secret-file", s.AnswerKeysFile()).Is(t, 0, "AC06", "stored")
 	}()
-	pays(payer, 3, "1", client.Rejected, "AC06")
+	pays(3, "1", client.Rejected, "AC06")
 	<-answering
 
 	python, err := exec.LookPath("python3")
@@ -76,17 +73,17 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 		return command
 	}
 	killed := begin(s.ProducerURL())
-	pays(payer, 20, "1", client.Settled, "")
-	pays(payer, 1, "2", client.Rejected, "AC07")
+	pays(20, "1", client.Settled, "")
+	pays(1, "2", client.Rejected, "AC07")
 	s.must(killed.Process.Kill())
 	ended := make(chan struct{})
-	go func() { defer close(ended); pays(payer, 10, "1", client.Settled, "") }()
+	go func() { defer close(ended); pays(10, "1", client.Settled, "") }()
 	again := begin(s.ProducerURL()) // what was asked meanwhile, or was asked the one that was killed, is answered by this one
 	<-ended
 	s.webhook(python, bank, second)
 	s.must(again.Process.Kill())
 	stop := s.shellBank(bank)
-	pays(payer, 5, "1", client.Settled, "")
+	pays(5, "1", client.Settled, "")
 	stop()
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,11 +18,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/semaphore"
 
+	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -70,6 +72,84 @@ func buildAndRun(m *testing.M) int {
 	}
 	binaries = folder
 	return m.Run()
+}
+
+// system is a running clearing house under test.
+type system struct {
+	*stack.Stack
+	t       *testing.T
+	folder  string // of its data and logs
+	servers int64  // that it takes of servers
+}
+
+// start runs a fresh clearing house until the test ends, beside those of other tests. The logs of a
+// failed test stay. E2E_KAFKA chooses the broker, as stack.Config.Kafka does.
+func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
+	t.Helper()
+	t.Parallel()
+	s := begin(t, engines, change...)
+	t.Cleanup(s.end)
+	return s
+}
+
+// readyMax bounds the start of a process. Where memory is short, a ledger server takes a minute and more.
+const readyMax = 5 * time.Minute
+
+// servers are permits for ledger servers: each takes more than 2 GiB of memory.
+var servers = semaphore.NewWeighted(stacksAtOnce)
+
+func begin(t *testing.T, engines int, change ...func(*stack.Config)) *system {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "liquida-e2e-") //nolint:usetesting // the logs of a failed test must stay
+	kit.Must(t, err)
+	config := stack.Config{
+		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "64MiB",
+		Kafka: os.Getenv("E2E_KAFKA"), ReadyWithin: readyMax,
+		Env: map[string][]string{
+			stack.Engine: {
+				"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String(),
+				// A stopping engine waits half of it for silent banks, and its partitions wait,
+				// too. It must be well below the deadline.
+				"SHUTDOWN_TIMEOUT=4s",
+			},
+			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + lateDelay.String()},
+		},
+	}
+	for _, change := range change {
+		change(&config)
+	}
+	s := &system{t: t, folder: folder, servers: int64(max(1, config.Replicas))}
+	kit.Must(t, servers.Acquire(t.Context(), s.servers))
+	s.Stack, err = stack.Start(t.Context(), config)
+	if err != nil {
+		servers.Release(s.servers)
+	}
+	if errors.Is(err, kafka.ErrMissing) {
+		_ = os.RemoveAll(folder)
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n(logs in %s)", err, folder)
+	}
+	return s
+}
+
+// end stops the clearing house, and fails the test if a process ended unasked.
+func (s *system) end() {
+	t := s.t
+	defer servers.Release(s.servers)
+	if err := s.Stop(context.Background()); err != nil {
+		t.Errorf("cannot stop in order: %v", err)
+	}
+	for _, crash := range s.Crashes() {
+		t.Errorf("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log)
+	}
+	if t.Failed() {
+		_ = os.RemoveAll(filepath.Join(s.folder, "data", "tigerbeetle")) // gigabytes
+		t.Logf("logs and topics are in %s", s.folder)
+		return
+	}
+	_ = os.RemoveAll(s.folder)
 }
 
 // againMax bounds how often a load that is over is started once more.
@@ -173,6 +253,14 @@ func (s *system) callers(url string) *load.Callers {
 	return callers
 }
 
+// kafka returns a client of the broker, which the caller closes.
+func (s *system) kafka() *kgo.Client {
+	s.t.Helper()
+	client, err := s.Kafka().Client()
+	s.must(err)
+	return client
+}
+
 // must fails the test on an error.
 func (s *system) must(err error) {
 	s.t.Helper()
@@ -192,14 +280,6 @@ func (s *system) bring(name string, others ...string) {
 	s.t.Helper()
 	s.must(s.StartProcess(name))
 	s.ready(append(others, name)...)
-}
-
-// settledAtLeast keeps a test from passing because everything was rejected.
-func (s *system) settledAtLeast(result load.Result, share float64) {
-	s.t.Helper()
-	if got := float64(result.Settled) / float64(max(result.Sent, 1)); got < share {
-		s.t.Errorf("%.0f %% of the payments settled, at least %.0f %% must", got*100, share*100)
-	}
 }
 
 // proven returns when the load has ended, payments settle again, and the audit is clean.
@@ -249,8 +329,7 @@ func (r *loadRun) progress(reports int64) {
 // ends returns the number of records in a topic.
 func (s *system) ends(topic string) int64 {
 	s.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()))
-	s.must(err)
+	client := s.kafka()
 	defer client.Close()
 	ends, err := stream.Ends(s.t.Context(), kadm.NewClient(client), topic)
 	s.must(err)
@@ -259,24 +338,29 @@ func (s *system) ends(topic string) int64 {
 	return records
 }
 
-// metric returns the value of an engine's counter or gauge without labels.
-func (s *system) metric(engine, name string) float64 {
-	s.t.Helper()
-	families, err := meter.Families(s.t.Context(), s.TelemetryURL(engine))
-	s.must(err)
-	for _, metric := range families[name].GetMetric() {
-		return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-	}
-	s.t.Fatalf("%s has no metric %s", engine, name)
-	return 0
-}
-
 func (s *system) eventually(what string, holds func() bool) {
 	s.t.Helper()
 	kit.Eventually(s.t, what, holds)
 }
 
-func (s *system) within(limit time.Duration, what string, holds func() bool) {
+// dies starts a process with other settings, waits for its end, and returns what it logged.
+func (s *system) dies(process string, env ...string) string {
 	s.t.Helper()
-	kit.AwaitWithin(s.t, limit, what, func() (bool, string) { return holds(), "not yet" })
+	before, _ := os.ReadFile(s.Log(process)) // there may be none yet
+	ended, err := s.StartToDie(process, env...)
+	s.must(err)
+	return s.lastWords(process, ended)[len(before):]
+}
+
+// lastWords waits until a process has ended, and returns its log.
+func (s *system) lastWords(process string, ended <-chan struct{}) string {
+	s.t.Helper()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		s.t.Fatalf("%s goes on", process)
+	}
+	log, err := os.ReadFile(s.Log(process))
+	s.must(err)
+	return string(log)
 }

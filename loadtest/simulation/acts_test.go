@@ -9,7 +9,6 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/pix"
 )
 
 // actFaults are acts on the register while all runs.
@@ -28,12 +27,14 @@ func (w *world) operator(random *rand.Rand, hold time.Duration) *load.Operator {
 	return &load.Operator{Client: acting{w: w}, Population: population, Random: random, Hold: hold, Did: w.note}
 }
 
-// act acts as the central bank.
-func (s *scenario) act(kind ledger.ActKind, bank pix.ISPB) {
+// act acts as the central bank, and returns when everybody knows.
+func (s *scenario) act(act ledger.Act) {
 	s.t.Helper()
-	if err := s.operator(s.random, 0).Do(ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true}); err != nil {
+	act.ByCentralBank = true
+	if err := s.operator(s.random, 0).Do(act); err != nil {
 		s.t.Error(err)
 	}
+	s.pass(3*time.Second, 4*time.Second)
 }
 
 // play plays an intervention of a kind while all runs, for some time.
@@ -46,13 +47,6 @@ func (s *scenario) play(kind string, hold time.Duration) {
 	if err := load.Interventions[at].Play(context.WithoutCancel(s.ends), s.operator(s.random, hold)); err != nil {
 		s.t.Errorf("%s: %v", kind, err)
 	}
-}
-
-// suspend suspends a bank, or resumes it, and returns when everybody knows.
-func (s *scenario) suspend(bank pix.ISPB, kind ledger.ActKind) {
-	s.t.Helper()
-	s.act(kind, bank)
-	time.Sleep(2 * time.Second)
 }
 
 // late notes that from now until its result is called, what engines have sent to the ledger may be late.

@@ -34,11 +34,7 @@ const firstBrokerPort = 9092
 
 func newBroker(w *world, nodes int) *broker {
 	b := &broker{w: w, nodes: nodes, folder: w.t.TempDir(), connections: map[net.Conn]struct{}{}}
-	var topics []string
-	for _, topic := range stream.Topics {
-		topics = append(topics, topic.Name)
-	}
-	b.start(kfake.SeedTopics(partitions, topics...))
+	b.start(kfake.SeedTopics(partitions, stream.TopicNames()...))
 	return b
 }
 
@@ -54,9 +50,13 @@ func (b *broker) start(more ...kfake.Opt) {
 		b.w.t.Error(err)
 		return
 	}
+	// It answers as a broker whose operator subscribed to no metrics of clients. This one would ask for all of them every
+	// 30 s, and nobody would read them.
 	cluster.ControlKey(kmsg.GetTelemetrySubscriptions.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
-		return wantNoMetrics(request), nil, true
+		response := request.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
+		response.ClientInstanceID, response.PushIntervalMillis = [16]byte{1}, math.MaxInt32
+		return response, nil, true
 	})
 	// One node has what it acknowledged. Of several, the leader may die before the others have it.
 	cluster.ControlKey(kmsg.Produce.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -69,14 +69,6 @@ func (b *broker) start(more ...kfake.Opt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cluster = cluster
-}
-
-// wantNoMetrics answers as a broker whose operator subscribed to no metrics of clients. This one would ask
-// for all of them every 30 s, and nobody would read them.
-func wantNoMetrics(request kmsg.Request) kmsg.Response {
-	response := request.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
-	response.ClientInstanceID, response.PushIntervalMillis = [16]byte{1}, math.MaxInt32
-	return response
 }
 
 // now returns the cluster that runs, or that ran last.
@@ -191,27 +183,16 @@ func (b *broker) kill(down time.Duration) {
 	}
 	cluster.Close() // what it still writes goes to the old folder
 	b.folder = filepath.Join(folder, "data")
-	if err := forgetSnapshots(b.folder); err != nil {
+	// This broker would believe what an earlier life wrote about its partitions when it stopped in order, also after a
+	// death: a transaction that was open then would stay open for good, which no other broker does. Without it, it reads
+	// its segments.
+	files, err := filepath.Glob(filepath.Join(b.folder, "partitions", "*", "snapshot.json"))
+	for _, file := range files {
+		err = errors.Join(err, os.Remove(file))
+	}
+	if err != nil {
 		b.w.t.Error(err)
 	}
 	time.Sleep(down)
 	b.start()
-}
-
-// forgetSnapshots removes what an earlier life wrote about its partitions when it stopped in order. This
-// broker would believe it also after a death: a transaction that was open then would stay open for good,
-// which no other broker does. Without it, it reads its segments.
-func forgetSnapshots(folder string) error {
-	files, err := filepath.Glob(filepath.Join(folder, "partitions", "*", "snapshot.json"))
-	for _, file := range files {
-		err = errors.Join(err, os.Remove(file))
-	}
-	return err
-}
-
-// move gives all partitions other leaders and groups other coordinators, as when nodes come and go.
-func (b *broker) move() {
-	cluster := b.now()
-	cluster.ShufflePartitionLeaders()
-	cluster.RehashCoordinators()
 }

@@ -2,11 +2,12 @@ package simulation
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // The engine kills itself at every step of a payment, at the first payment and in the middle of
@@ -57,95 +58,6 @@ func TestEnginesRestartedInOrder(t *testing.T) {
 	})
 }
 
-// Engines join and leave, in order and by force. A dead one stays down for longer than its
-// session, so the others take over.
-func TestEnginesComeAndGo(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.start(2)
-		load := s.send("demo", 20, 1000, duringFaults...)
-		s.pass(time.Second, 5*time.Second)
-		s.startEngine(2)
-		s.ready(s.engine(2))
-		s.pass(time.Second, 3*time.Second)
-		s.stop(s.anyEngine(), 8*time.Second)
-		s.pass(9*time.Second, 12*time.Second)
-		killed := s.anyEngine()
-		killed.kill(8*time.Second, "")
-		s.note("%s is killed for 8s", killed.name)
-		s.pass(2*time.Second, 6*time.Second)
-		s.startEngine(3)
-		s.pass(3*time.Second, 8*time.Second)
-		for number := range 4 {
-			s.ready(s.engine(number))
-			s.stop(s.engine(number), restartTime)
-		}
-		load.wait(0.6)
-		s.verdict()
-	})
-}
-
-// An engine is cut from everything for longer than its session, so that the other takes over.
-// Then it continues as a zombie, with partitions and decisions that are no longer its own.
-func TestEngineCutFromEverything(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.start(2)
-		load := s.send("demo", 20, 1000, duringFaults...)
-		for range 3 {
-			s.pass(2*time.Second, 8*time.Second)
-			zombie := s.anyEngine()
-			if s.metric(zombie, "pix_partitions_owned") == 0 {
-				s.t.Errorf("%s owns nothing when it is cut", zombie.name)
-			}
-			s.fault(engineFaults, "cut from all", zombie, between(s.random, 4*time.Second, 9*time.Second))
-			s.ready(zombie)
-		}
-		load.wait(0.6)
-		s.verdict()
-	})
-}
-
-// The network between an engine and Kafka is cut, held in one and in both directions, and
-// slowed.
-func TestNetworkToKafka(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.breakNetwork(serviceFaults, "cut from Kafka", "Kafka stalls", "Kafka's responses stall", "slow Kafka", "cut from Kafka")
-	})
-}
-
-// The network between an engine and the ledger breaks in the same ways.
-func TestNetworkToLedger(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.breakNetwork(engineFaults, "requests to the ledger stall", "replies of the ledger stall", "slow ledger", "requests to the ledger stall")
-	})
-}
-
-func (s *scenario) breakNetwork(among []fault, kinds ...string) {
-	s.start(2)
-	load := s.send("demo", 20, 1000, duringFaults...)
-	for _, kind := range kinds {
-		s.pass(time.Second, 3*time.Second)
-		s.fault(among, kind, s.anyEngine(), between(s.random, 2*time.Second, 6*time.Second))
-		s.ready(s.engine(0), s.engine(1))
-	}
-	load.wait(0.6)
-	s.verdict()
-}
-
-// The ledger stops responding for some seconds, three times.
-func TestLedgerAway(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.start(1)
-		load := s.send("demo", 20, 1000, duringFaults...)
-		for _, kind := range []string{"ledger is absent", "ledger's replies stall", "ledger is absent"} {
-			s.pass(2*time.Second, 5*time.Second)
-			s.fault(ledgerFaults, kind, nil, between(s.random, 5*time.Second, 10*time.Second))
-			s.ready(s.engine(0))
-		}
-		load.wait(0.4)
-		s.verdict()
-	})
-}
-
 // The ledger is away for longer than deadline and timeout. Payments are rejected, their holds
 // end, and nothing is half done.
 func TestLedgerAwayPastTheDeadline(t *testing.T) {
@@ -153,71 +65,44 @@ func TestLedgerAwayPastTheDeadline(t *testing.T) {
 		s.start(1)
 		load := s.send("demo", 10, 1000, duringFaults...)
 		s.pass(2*time.Second, 5*time.Second)
-		s.fault(ledgerFaults, "ledger is absent", nil, s.engineConfig.PendingTimeout+2*time.Second)
-		if excused(load.wait(0.1)) == 0 {
+		ledgerFaults[0].inject(s.world, nil, s.random, s.engineConfig.PendingTimeout+2*time.Second)
+		if load.wait(0.1) == 0 {
 			s.t.Error("no payment ended by its deadline: the outage was not what this test is for")
 		}
 		s.verdict()
 	})
 }
 
-// The banks are killed and restarted. They must give the same response to the same request.
-func TestBanksKilled(t *testing.T) {
+// An engine whose clock is minutes wrong, either way, is not ready, fetches nothing and decides
+// nothing. With the right clock it goes on: payments that waited past their deadline are
+// rejected, and later ones settle.
+func TestClockWrong(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
-		load := s.send("demo", 20, 1000, duringFaults...)
-		for range 3 {
-			s.pass(2*time.Second, 6*time.Second)
-			s.banks().kill(restartTime, "")
-			s.ready(s.banks())
+		engine := s.engine(0)
+		load := s.send("demo", 10, 1000, duringFaults...)
+		for _, offset := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
+			s.engineConfig.ClockOffset = offset
+			engine.kill(restartTime, "")
+			s.eventually("not ready because of its clock", func() bool {
+				code, said := s.get(engine, "/readyz")
+				return code == http.StatusServiceUnavailable && strings.Contains(said, `"clock":"this machine's clock differs`)
+			})
+			if owned := s.metric(engine, "pix_partitions_owned"); owned != 0 {
+				s.t.Errorf("the engine owns %v partitions, which others could clear", owned)
+			}
+			decided := -s.written(stream.Settlements, stream.DeadLetters, stream.AuthorizationRequests)
+			time.Sleep(s.engineConfig.Deadline) // until the backlog is past its deadline
+			if decided += s.written(stream.Settlements, stream.DeadLetters, stream.AuthorizationRequests); decided > 0 {
+				s.t.Errorf("with a clock that is %v wrong it has decided about %d payments", offset, decided)
+			}
 		}
-		for _, step := range s.banks().steps {
-			s.dieAt(s.banks(), fmt.Sprintf("%s:%d", step, 1+s.random.IntN(5)))
-			s.ready(s.banks())
+		s.engineConfig.ClockOffset = 0
+		engine.kill(restartTime, "")
+		s.ready(engine)
+		if load.wait(0.2) == 0 {
+			s.t.Error("no payment ended by its deadline: there was no backlog older than that")
 		}
-		load.wait(0.6)
 		s.verdict()
-	})
-}
-
-// The engine is killed in the middle of a load and restarts with other settings, again and
-// again: another deadline, another timeout of holds, and meanwhile a bank is suspended. What was
-// decided or begun before must not change: the load compares repeated reports byte by
-// byte, and the audit compares every report with the ledger.
-func TestSettingsChangedAcrossRestarts(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.start(1)
-		shipped := *s.engineConfig
-		load := s.send("demo", 20, 1000, pix.ReasonPayeePSPSilent, pix.ReasonInactivePSP)
-		var suspended pix.ISPB
-		for _, change := range []struct {
-			deadline, pending time.Duration
-			suspended         pix.ISPB // "": none
-		}{
-			{40 * time.Second, 80 * time.Second, ""},
-			{40 * time.Second, 60 * time.Second, "10000003"},
-			{5 * time.Second, 10 * time.Second, ""},
-			{40 * time.Second, 70 * time.Second, "10000001"},
-			{shipped.Deadline, shipped.PendingTimeout, ""},
-		} {
-			s.pass(3*time.Second, 7*time.Second)
-			s.deadlineMin, s.holdMax = 5*time.Second, 80*time.Second // for the audit
-			before := s.engine(0).now()
-			s.note("another life with %+v", change)
-			if suspended != "" {
-				s.suspend(suspended, ledger.Resumed)
-			}
-			if suspended = change.suspended; suspended != "" {
-				s.suspend(suspended, ledger.Suspended)
-			}
-			s.engineConfig.Deadline, s.engineConfig.PendingTimeout = change.deadline, change.pending
-			s.engine(0).kill(restartTime, "")
-			s.eventually("another life", func() bool { return s.engine(0).now() != before })
-			s.ready(s.engine(0))
-		}
-		load.wait(0.4)
-		if s.verdict().Rejected["DS27"] == 0 {
-			s.t.Error("no payment was rejected with DS27: the suspensions had no effect")
-		}
 	})
 }

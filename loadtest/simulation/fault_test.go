@@ -10,15 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/stream"
 )
 
 // fault begins a fault, lasts for hold, and ends it.
@@ -36,7 +33,7 @@ type lane struct {
 
 func (w *world) lanes() []lane {
 	lanes := []lane{{"broker", nil, brokerFaults}, {"requests to Kafka", nil, requestFaults}, {"ledger", nil, ledgerFaults},
-		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults}, {"administration", nil, administration}}
+		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults}, {"acts", nil, actFaults()}}
 	for _, s := range w.all() {
 		faults := serviceFaults
 		if strings.HasPrefix(s.name, archiverName) {
@@ -52,7 +49,7 @@ func (w *world) lanes() []lane {
 		}
 		lanes = append(lanes, lane{s.name, s, faults})
 	}
-	return append(lanes, lane{"acts", nil, actFaults()})
+	return lanes
 }
 
 func between(random *rand.Rand, low, high time.Duration) time.Duration {
@@ -67,20 +64,14 @@ var serviceFaults = []fault{
 		s.kill(hold, "")
 		time.Sleep(hold)
 	}},
-	{"die and come back at once", func(_ *world, s *service, _ *rand.Rand, hold time.Duration) {
-		s.kill(restartTime, "")
-		time.Sleep(hold)
-	}},
+	{"die and come back at once", once(func(_ *world, s *service) { s.kill(restartTime, "") })},
 	{"die at a step", func(w *world, s *service, random *rand.Rand, hold time.Duration) {
 		step := fmt.Sprintf("%s:%d", s.steps[random.IntN(len(s.steps))], 1+random.IntN(30))
 		w.note("%s: its next life ends at %s", s.name, step)
 		s.kill(restartTime, step)
 		time.Sleep(hold)
 	}},
-	{"restart", func(_ *world, s *service, _ *rand.Rand, hold time.Duration) {
-		s.now().stop()
-		time.Sleep(hold)
-	}},
+	{"restart", once(func(_ *world, s *service) { s.now().stop() })},
 	{"cut from Kafka", onLink(link.Cut, 0)},
 	{"Kafka stalls", onLink(link.Stalled, 0)},
 	{"Kafka's responses stall", onLink(link.HalfOpen, 0)},
@@ -93,15 +84,9 @@ var serviceFaults = []fault{
 		time.Sleep(w.latency)
 		l.heal(w)
 	}},
-	{"clock is wrong", func(_ *world, s *service, random *rand.Rand, hold time.Duration) {
-		s.setOffset(between(random, -time.Second, time.Second))
-		time.Sleep(hold)
-		s.setOffset(0)
-	}},
 	{"clock jumps", func(_ *world, s *service, random *rand.Rand, hold time.Duration) {
-		for end := time.Now().Add(hold); time.Now().Before(end); {
+		for end := time.Now().Add(hold); time.Now().Before(end); time.Sleep(between(random, 0, time.Second)) {
 			s.setOffset(between(random, -time.Second, time.Second))
-			time.Sleep(between(random, 0, time.Second))
 		}
 		s.setOffset(0)
 	}},
@@ -192,6 +177,14 @@ var doorFaults = []fault{
 	{"slow clients", onClients(link.Slow, 500*time.Millisecond)},
 }
 
+// once makes something happen once; nothing else does until the fault ends.
+func once(do func(*world, *service)) func(*world, *service, *rand.Rand, time.Duration) {
+	return func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
+		do(w, s)
+		time.Sleep(hold)
+	}
+}
+
 func onClients(state link.State, delay time.Duration) func(*world, *service, *rand.Rand, time.Duration) {
 	return func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
 		s.clients.Set(state, delay)
@@ -239,46 +232,11 @@ var brokerFaults = []fault{
 	{"broker is slow", forAll(func(l *life) { l.set(link.Slow, 200*time.Millisecond) })},
 	{"broker restarts", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) { w.broker.restart(hold) }},
 	{"broker dies", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) { w.broker.kill(hold) }},
-	{"broker dies and comes back at once", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
-		w.broker.kill(restartTime)
-		time.Sleep(hold)
-	}},
-	{"partitions added", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
-		w.addPartition()
-		time.Sleep(hold)
-	}},
-	{"leaders and coordinators move", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
-		w.broker.move()
-		time.Sleep(hold)
-	}},
-}
-
-// addPartition adds one partition to all topics, as bootstrap does: to pix.payments last, when the banks have had
-// the time to find the others. Nobody is excused by it.
-func (w *world) addPartition() {
-	admin, want := kadm.NewClient(w.client), 0
-	partitionsOf := func(topic string) int {
-		details, err := admin.ListTopics(w.ends, topic)
-		if err != nil || details.Error() != nil {
-			return 0 // the broker is away
-		}
-		return len(details[topic].Partitions)
-	}
-	for ; want <= 1 && w.ends.Err() == nil; time.Sleep(time.Second) {
-		want = partitionsOf(stream.Payments) + 1
-	}
-	if want > 2*partitions {
-		return
-	}
-	for _, topic := range slices.Backward(stream.TopicNames()) {
-		if topic == stream.Payments {
-			time.Sleep(10 * time.Second)
-		}
-		for partitionsOf(topic) < want && w.ends.Err() == nil {
-			_, _ = admin.UpdatePartitions(w.ends, want, topic) // without an answer it is tried again
-			time.Sleep(time.Second)
-		}
-	}
+	{"broker dies and comes back at once", once(func(w *world, _ *service) { w.broker.kill(restartTime) })},
+	{"leaders and coordinators move", once(func(w *world, _ *service) {
+		w.broker.now().ShufflePartitionLeaders()
+		w.broker.now().RehashCoordinators()
+	})},
 }
 
 var ledgerFaults = []fault{
@@ -314,40 +272,32 @@ func overHTTP(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 	if len(w.doors) > 0 {
 		go w.answerOverHTTP(ctx, bank, between(random, time.Second, 20*time.Second))
 	}
-	w.put(string(bank), http.MethodPut, `{"silent_share": 1}`)
-	time.Sleep(hold)
-	w.put(string(bank), http.MethodDelete, "")
+	w.behave(bank, `{"silent_share": 1}`, hold)
 }
 
-// behaving changes the profile of a bank by the simulator's own API.
+// behaving changes the profile of a bank for a time.
 func behaving(profile string) func(*world, *service, *rand.Rand, time.Duration) {
 	return func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
-		bank := string(population.Bank(random.IntN(population.Banks)))
-		w.put(bank, http.MethodPut, profile)
-		time.Sleep(hold)
-		w.put(bank, http.MethodDelete, "")
+		w.behave(population.Bank(random.IntN(population.Banks)), profile, hold)
 	}
 }
 
-// put tries until the simulator, which may be dead, has the profile or the world ends. A new
-// life of it begins with the profiles of the sandbox.
-func (w *world) put(bank, method, profile string) {
-	caller := http.Client{Transport: &http.Transport{DialContext: w.network.DialContext, DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	for w.ends.Err() == nil {
-		request, err := http.NewRequestWithContext(context.Background(), method, "http://"+banksAddress+"/v1/profiles/"+bank, strings.NewReader(profile))
-		if err != nil {
-			w.t.Error(err)
-			return
-		}
-		response, err := caller.Do(request)
-		if err == nil {
-			response.Body.Close()
-			if response.StatusCode/100 == 2 {
+// behave changes the profile of a bank by the simulator's own API. It tries until the simulator, which may be dead, has
+// the profile or the world ends. A new life of it begins with the profiles of the sandbox.
+func (w *world) behave(bank pix.ISPB, profile string, hold time.Duration) {
+	put := func(method, profile string) {
+		for w.ends.Err() == nil {
+			code, said := w.request(w.ends, 5*time.Second, method, "http://"+banksAddress+"/v1/profiles/"+string(bank), nil, profile)
+			if code != 0 && code/100 != 2 {
+				w.t.Errorf("profile %s of bank %s: %d %s", profile, bank, code, said)
+			}
+			if code != 0 {
 				return
 			}
-			w.t.Errorf("profile %s of bank %s: %s", profile, bank, response.Status)
-			return
+			time.Sleep(200 * time.Millisecond)
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
+	put(http.MethodPut, profile)
+	time.Sleep(hold)
+	put(http.MethodDelete, "")
 }

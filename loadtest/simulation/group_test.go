@@ -3,6 +3,8 @@ package simulation
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/audit"
@@ -51,17 +53,11 @@ const (
 	newEnginePort   = 9110
 )
 
-// engines returns those that are there all the time.
-func (w *world) engines() (engines []*service) {
-	for i := range w.engineCount {
-		name := engineName(i)
-		for _, s := range w.all() {
-			if s.name == name {
-				engines = append(engines, s)
-			}
-		}
-	}
-	return engines
+// engines returns those that are there all the time. Others have longer names.
+func (w *world) engines() []*service {
+	return slices.DeleteFunc(w.all(), func(s *service) bool {
+		return !strings.HasPrefix(s.name, "engine-") || len(s.name) != len(engineName(0))
+	})
 }
 
 func engineName(number int) string { return fmt.Sprintf("engine-%d", number) }

@@ -1,29 +1,168 @@
 package simulation
 
 import (
-	"bytes"
-	"math"
-	"math/rand/v2"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
-	"github.com/liquida/liquida/platform/kit/hostile"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
+
+// broken is an order that breaks rules of docs/participant.md.
+type broken struct {
+	*pixv1.PaymentOrder
+	at time.Time // the record's timestamp
+}
+
+// suspended is a bank that is suspended, capped one whose single payments are capped at a centavo.
+var suspended, capped = population.Bank(3), population.Bank(2)
+
+func (b *broken) payerBank(bank pix.ISPB) {
+	b.Payer.Ispb = string(bank)
+	b.EndToEndId = "E" + string(bank) + b.EndToEndId[9:]
+}
+
+// breaks breaks the rules by their number. Rules without an entry need more than one order, or
+// overload.
+var breaks = map[int]func(*broken){
+	2: func(b *broken) { b.EndToEndId = b.EndToEndId[:31] },
+	3: func(b *broken) { b.Payee.Branch = "1" },
+	4: func(b *broken) { b.EndToEndId = "E" + string(population.Bank(1)) + b.EndToEndId[9:] },
+	5: func(b *broken) { b.AmountCentavos = pix.AmountCentavosMax + 1 },
+	6: func(b *broken) {
+		b.EndToEndId = b.EndToEndId[:9] + b.at.UTC().Add(-13*time.Hour).Format("200601021504") + b.EndToEndId[21:]
+	},
+	7:  func(b *broken) { b.at = time.UnixMilli(b.AcceptedAtUnixMs).Add(-6 * time.Second) },
+	9:  func(b *broken) { b.payerBank("99999999") },
+	10: func(b *broken) { b.AmountCentavos = 0 },
+	11: func(b *broken) {
+		if b.Payee.Ispb == string(population.Bank(1)) {
+			b.Payee.Ispb = string(suspended)
+		} else {
+			b.payerBank(suspended)
+		}
+	},
+	12: func(b *broken) { b.AcceptedAtUnixMs -= 41_000 },
+	13: func(b *broken) {
+		b.payerBank(capped)
+		b.AmountCentavos = max(b.AmountCentavos, 2)
+	},
+	16: func(b *broken) { b.Payer.Number = "999999" },
+	17: func(b *broken) { b.AmountCentavos = 1 << 62 },
+	18: func(b *broken) { b.Payee.Ispb = "99999998" },
+	19: func(b *broken) {
+		b.Payer.Branch, b.Payer.Number = sandbox.RichBranch, "1"
+		b.AmountCentavos = population.ReserveCentavos + 1
+	},
+	20: func(b *broken) { b.Payee.Number = "999999" },
+}
+
+// An order that breaks two rules ends with the code of the first one, as docs/participant.md says.
+func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		codes := rulesOfTheDocument(s.t)
+		s.start(1)
+		s.act(ledger.Act{Kind: ledger.PaymentCapped, Bank: capped, Centavos: 1})
+		s.act(ledger.Act{Kind: ledger.Suspended, Bank: suspended})
+		type try struct{ first, second int }
+		tried := map[string]try{} // by id, or by place for dead letters
+		generator := mix.NewGenerator(population, s.random)
+		for first := range breaks {
+			for second := range breaks {
+				if first > second {
+					continue
+				}
+				b := &broken{&pixv1.PaymentOrder{}, time.Now()}
+				if err := b.UnmarshalVT(generator.Payment(mix.Accepted, b.at).First.Value); err != nil {
+					s.t.Fatal(err)
+				}
+				b.Payee = &pixv1.Account{Ispb: string(population.Bank(1)), Branch: "0001", Number: "2"}
+				b.Payer.Branch, b.Payer.Number = "0001", "1"
+				b.payerBank(population.Bank(0))
+				breaks[second](b)
+				breaks[first](b) // what both change is as the first rule has it
+				value, err := b.MarshalVT()
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				record := &kgo.Record{Topic: stream.Payments, Key: []byte(b.EndToEndId), Value: value, Timestamp: b.at}
+				s.produce(record)
+				tried["report of "+b.EndToEndId], tried[place(record.Partition, record.Offset)] = try{first, second}, try{first, second}
+				time.Sleep(time.Second)
+			}
+		}
+		s.eventually("the outcome of every order", func() bool {
+			return s.written(stream.Settlements, stream.DeadLetters) == int64(len(tried)/2)
+		})
+		ended := map[try]string{}
+		err := errors.Join(s.each(stream.Settlements, func(record *kgo.Record) error {
+			var report pixv1.SettlementReport
+			err := report.UnmarshalVT(record.Value)
+			ended[tried["report of "+report.EndToEndId]] = report.ReasonCode
+			return err
+		}), s.each(stream.DeadLetters, func(record *kgo.Record) error {
+			var letter pixv1.DeadLetter
+			err := letter.UnmarshalVT(record.Value)
+			ended[tried[place(letter.Partition, letter.Offset)]] = letter.ReasonCode
+			return err
+		}))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(ended) != len(tried)/2 {
+			s.t.Errorf("%d of %d orders ended", len(ended), len(tried)/2)
+		}
+		for t, code := range ended {
+			if !slices.Contains(codes[t.first], code) {
+				s.t.Errorf("an order that breaks the rules %d and %d ends with %q and must end with %q", t.first, t.second, code, codes[t.first])
+			}
+		}
+		s.verdict()
+	})
+}
+
+func place(partition int32, offset int64) string { return fmt.Sprintf("%d/%d", partition, offset) }
+
+// rulesOfTheDocument returns the codes of the rules by their number.
+func rulesOfTheDocument(t *testing.T) map[int][]string {
+	text, err := os.ReadFile("../../docs/participant.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := map[int][]string{}
+	_, table, _ := strings.Cut(string(text), "## How an order is judged")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|.* \| (.*) \|$`).FindAllStringSubmatch(table, -1) {
+		number, err := strconv.Atoi(row[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes[number] = strings.Split(strings.ReplaceAll(row[2], "`", ""), ", ")
+	}
+	if len(codes) != 21 {
+		t.Fatalf("docs/participant.md has %d rules: %v", len(codes), codes)
+	}
+	return codes
+}
 
 // A sender dates records and orders as it likes: in the year 2100, in 2020, in 1970. What settles settles, and
 // no metric goes backwards or tells of years.
 func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
-		reported := s.reports()
 		generator := mix.NewGenerator(population, s.random)
 		now, future, past := time.Now(), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC)
 		ids := map[string]bool{}
@@ -36,7 +175,7 @@ func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 			}
 			s.produce(&kgo.Record{Topic: stream.Payments, Partition: int32(s.random.IntN(partitions)), Value: payment.First.Value, Timestamp: c.written})
 		}
-		reported(ids)
+		s.reported(ids)
 		s.eventually("the dead letter", func() bool { return s.written(stream.DeadLetters) == 1 })
 		summary := s.verdict()
 		if summary.Settled != 4 || summary.Rejected["AB03"] != 1 || len(summary.DeadLetters) != 1 {
@@ -51,54 +190,6 @@ func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 			if got := s.metric(s.engine(0), metric); got < want[0] || got > want[1] {
 				s.t.Errorf("%s is %v, it must be from %v to %v", metric, got, want[0], want[1])
 			}
-		}
-	})
-}
-
-// Batches that no client can read, and some that unpack to far more than an engine may hold, while
-// engines and banks die, are cut off, and the broker is away. Each on the orders is one dead letter.
-func TestHostileBatchesWhileEnginesRestart(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.start(2)
-		load := s.send("demo", 20, 1000, duringFaults...)
-		now := time.Now().UnixMilli()
-		bomb, err := hostile.Bomb(now, 100<<20, kgo.CodecGzip)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		elsewhere := hostile.New(now, nil)
-		elsewhere.Records = hostile.Record(100, []byte("in the place of others"))
-		batches := []*hostile.Batch{hostile.Garbage(now), hostile.Claim(now, math.MaxInt32), elsewhere, bomb}
-		letters := 0
-		plant := func() {
-			s.pass(0, 2*time.Second)
-			for range 2 {
-				batch := batches[s.random.IntN(len(batches))]
-				for _, topic := range []string{stream.Payments, stream.AuthorizationResponses} {
-					if _, err := hostile.Produce(s.ends, s.client, topic, int32(s.random.IntN(partitions)), batch.Encode()); err != nil {
-						s.t.Fatal(err)
-					}
-				}
-				s.planted.Add(nil)
-				letters++
-			}
-		}
-		plant()
-		s.anyEngine().kill(restartTime, "")
-		plant()
-		s.banks().kill(restartTime, "")
-		plant()
-		s.fault(engineFaults, "cut from all", s.anyEngine(), between(s.random, 4*time.Second, 9*time.Second))
-		plant()
-		s.fault(brokerFaults, "broker is absent", nil, between(s.random, time.Second, 3*time.Second))
-		plant()
-		load.wait(0.4)
-		summary := s.verdict()
-		if got := summary.DeadLetters["LQ08"]; got != letters {
-			s.t.Errorf("%d dead letters LQ08, want %d", got, letters)
-		}
-		if summary.AnswersUnread != "" || summary.Answered == 0 {
-			s.t.Errorf("a bank that writes what cannot be read keeps the audit from checking seals: %d outcomes checked, %s", summary.Answered, summary.AnswersUnread)
 		}
 	})
 }
@@ -134,98 +225,4 @@ func TestConflictWithARefusedPayment(t *testing.T) {
 				summary.Rejected["AB03"], summary.DeadLetters["DUPL"], summary.RepeatedReports, payments)
 		}
 	})
-}
-
-// Bad input of every kind ends as a dead letter, and the payments between it settle. The load
-// sends the kinds that it knows; hand-made records are what no client of ours would send. The
-// audit accounts for each of them.
-func TestBadInput(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.start(1)
-		load := s.send("bad-input", 50, 1500, duringFaults...)
-		records, want := handMade(), 0
-		for _, r := range records {
-			r.record.Topic = stream.Payments
-			s.produce(r.record)
-			if r.deadLetter {
-				want++
-			}
-		}
-		result := load.wait(0.3)
-		letters := 0
-		for _, n := range s.verdict().DeadLetters {
-			letters += n
-		}
-		if byHand := letters - deadLettersOf(result); byHand != want {
-			s.t.Errorf("%d of the %d hand-made records ended as dead letters, %d must", byHand, len(records), want)
-		}
-	})
-}
-
-// deadLettersOf counts the dead letters that a load must cause.
-func deadLettersOf(result load.Result) int {
-	n := 0
-	for _, outcome := range result.Outcomes {
-		switch outcome.Case {
-		case mix.Undecodable.String(), mix.BadEndToEndID.String(), mix.Future.String(), mix.Oversized.String(), mix.Conflict.String(), mix.ConflictAgain.String():
-			n += outcome.Sent
-		}
-	}
-	return n
-}
-
-type handMadeRecord struct {
-	name       string
-	record     *kgo.Record
-	deadLetter bool
-}
-
-// handMade returns records such as foreign clients, other versions and attackers send.
-func handMade() []handMadeRecord {
-	generator := mix.NewGenerator(population, rand.New(rand.NewPCG(1, 1)))
-	at := time.Now()
-	order := func(change func(*pixv1.PaymentOrder)) []byte {
-		at = at.Add(time.Millisecond)
-		var o pixv1.PaymentOrder
-		if err := o.UnmarshalVT(generator.Payment(mix.Accepted, at).First.Value); err != nil {
-			panic(err)
-		}
-		change(&o)
-		value, err := o.MarshalVT()
-		if err != nil {
-			panic(err)
-		}
-		return value
-	}
-	same := func(*pixv1.PaymentOrder) {}
-	unknownField := protowire.AppendTag(order(same), 1000, protowire.BytesType)
-	unknownField = protowire.AppendString(unknownField, "from a later version")
-	oldTimestamp := at.Add(-48 * time.Hour)
-	return []handMadeRecord{
-		{"a tombstone", &kgo.Record{Key: []byte("E1"), Value: nil}, true},
-		{"an empty value", &kgo.Record{Value: []byte{}}, true},
-		{"a million zeros", &kgo.Record{Value: make([]byte, 900_000)}, true},
-		{"a million 0xff", &kgo.Record{Value: bytes.Repeat([]byte{0xff}, 900_000)}, true},
-		{"a key of a million bytes", &kgo.Record{Key: bytes.Repeat([]byte{'k'}, 900_000), Value: []byte("?")}, true},
-		{"a length of 2 GiB in 5 bytes", &kgo.Record{Value: []byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}}, true},
-		{"deeply nested groups", &kgo.Record{Value: bytes.Repeat([]byte{0x0b}, 100_000)}, true},
-		{"no payer", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payer = nil })}, true},
-		{"no payee", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payee = nil })}, true},
-		{"a branch of letters", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payee.Branch = "ABCD" })}, true},
-		{"a number with a leading zero", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payee.Number = "01" })}, true},
-		{"an ISPB in lower case", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payee.Ispb = "abcdefgh" })}, true},
-		{"an acceptance at the end of time", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AcceptedAtUnixMs = 1<<63 - 1 })}, true},
-		{"an acceptance at the beginning of time", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AcceptedAtUnixMs = -1 << 63 })}, true},
-		{"a record two days older than its acceptance", &kgo.Record{Timestamp: oldTimestamp, Value: order(same)}, true},
-		{"an EndToEndId of other characters", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.EndToEndId = "E10000001202605040302éééé12" })}, true},
-		{"an amount of 2^63", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AmountCentavos = 1 << 63 })}, true},
-		{"the largest amount that can be written", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AmountCentavos = 1<<64 - 1 })}, true},
-
-		{"a good order in a partition that its key does not name", &kgo.Record{Partition: partitions - 1, Key: []byte("else"), Value: order(same)}, false},
-		{"a good order without a key", &kgo.Record{Partition: 2, Value: order(same)}, false},
-		{"a good order with a field of a later version", &kgo.Record{Value: unknownField}, false},
-		{"a good order from the payer to itself", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payee = o.Payer })}, false},
-		{"the largest amount", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AmountCentavos = pix.AmountCentavosMax })}, false},
-		{"an account number of 20 digits", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payee.Number = "99999999999999999999" })}, false},
-	}
 }

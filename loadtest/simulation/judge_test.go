@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,32 +21,14 @@ import (
 
 // result is what became of a world.
 type result struct {
-	Kind     string        // of its pace
 	Ended    bool          // false: it broke off, and this is what was planned
-	Active   time.Duration // virtual time in which there was load or a fault
-	Payments int
-	Calm     int // payments after all faults
+	Active   time.Duration // virtual time until load and faults were over
+	Planned  int           // payments of the load
+	Payments int           // all payments
 	Events   []event
 	Faults   map[string]int
 	Trace    []string
-	Problems []string                 // empty: all judges are content
-	CPU      map[string]time.Duration // by part of its life
-}
-
-// spent notes the CPU time since the last part of a life, under the name of the part that ends now.
-func (r *result) spent(part string) {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return // never: the arguments are right
-	}
-	spent := time.Duration(used.Utime.Nano() + used.Stime.Nano())
-	for _, before := range r.CPU {
-		spent -= before
-	}
-	if r.CPU == nil {
-		r.CPU = map[string]time.Duration{}
-	}
-	r.CPU[part] = spent
+	Problems []string // empty: all judges are content
 }
 
 // allowed are the reasons with which faults may make a good payment end.
@@ -81,7 +63,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	}
 	// A bank counts from the time that the engine gave its question. The clock of an engine may be 70 s behind.
 	w.bankConfig.Profiles.LateDelay += 70 * time.Second
-	if kindOf(seed) == sparse {
+	if isSparse(seed) {
 		// A producer looks at the backlog five times in this age. With the default that would be most of its
 		// requests to Kafka, for a backlog that few payments cannot make.
 		w.producerConfig.Overload.Age = 5 * time.Second
@@ -97,8 +79,8 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	w.startArchivers(chance(seed, 1<<32+5))
 	pace := paceOf(seed, random)
 	events := plan(seed, w.lanes(), pace, pace.sending(0)+20*time.Second)
-	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %v, latency %v", seed, w.engineCount, len(w.doors), w.broker.nodes, pace, w.latency)
-	r := result{Kind: pace.kind, Payments: pace.payments, Events: events, Problems: []string{"the world did not end"}}
+	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %+v, latency %v", seed, w.engineCount, len(w.doors), w.broker.nodes, pace, w.latency)
+	r := result{Planned: pace.payments, Events: events, Problems: []string{"the world did not end"}}
 	tell(r)
 	open := func() bool { // what clients were told before does not hold in a ledger that is built again
 		err := w.beginDoor(seed, pace)
@@ -116,29 +98,26 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	}
 	var faults sync.WaitGroup
 	// A load that cannot begin is a fault of the operator, not of the clearing house.
-	beginFaults := sync.OnceFunc(func() { faults.Go(func() { w.breakThings(events, chosen) }) })
+	beginFaults := sync.OnceFunc(func() { faults.Go(func() { w.breakThings(events) }) })
 
 	config := w.load(everyCase(random), pace.rate, pace.payments, seed)
 	config.Allowed = slices.Concat(allowed, load.ActReasons) // the audit knows the register
-	config.First = *paymentsMax
+	config.First = chosen.payments
 	config.Sending = func(id pix.EndToEndID) {
 		beginFaults()
 		if w.door != nil {
 			w.door.judge.Choose(id)
 		}
 	}
-	waiting := w.activity.toggle()
-	config.ProgressEvery, config.Progress = waitingEvery, func(s load.Snapshot) { waiting(s.Waiting > 0) }
 	if loses {
 		faults.Go(func() { w.loseLedger(chance(seed, 1<<32+7), pace.sending(0)) })
 	} else {
-		w.door.begin(pace.sending(*paymentsMax), pace.rate)
+		w.door.begin(pace.sending(chosen.payments), pace.rate)
 	}
-	r.spent("start")
 	loaded, err := load.Run(t.Context(), config)
 	beginFaults() // if it sent no payment
-	waiting(false)
 	faults.Wait()
+	r.Active = time.Since(w.began)
 	if loses {
 		if !open() {
 			return r
@@ -150,26 +129,16 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	if err != nil {
 		problems = append(problems, fmt.Sprintf("the load fails: %v", err))
 	} else {
-		r.Payments = loaded.Payments
+		r.Planned = loaded.Payments
 	}
-	r.spent("load and faults")
-	byHTTP := int(w.door.clients.Submitted())
 	w.disarm()
 	w.awaitRejoin(chance(seed, 1<<32+2))
-	sent := w.activity.begin()
 	problems = append(problems, w.calm(t.Context(), seed)...)
-	sent()
-	r.spent("calm")
 	_, judged := w.judge(loaded)
-	r.spent("judges")
-	r.Ended, r.Active, r.Faults, r.Trace, r.Problems = true, w.activity.total, w.count, w.trace, append(problems, judged...)
-	r.Payments, r.Calm = r.Payments+byHTTP, calmPayments+int(w.door.clients.Submitted())-byHTTP
+	r.Ended, r.Faults, r.Trace, r.Problems = true, w.count, w.trace, append(problems, judged...)
+	r.Payments = r.Planned + calmPayments + int(w.door.clients.Submitted())
 	return r
 }
-
-// waitingEvery is how often a world looks whether a payment of the load is under way. Its virtual time
-// counts only then, or while there is a fault.
-const waitingEvery = 100 * time.Millisecond
 
 // load returns a load on which faults may have their effects.
 func (w *world) load(what mix.Mix, rate float64, payments int, seed uint64) load.Config {
@@ -204,7 +173,7 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	}
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
 		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Archive: archived, Wait: quietMax,
-		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines, HoldMax: max(w.holdMax, w.engineConfig.PendingTimeout),
+		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines, HoldMax: w.engineConfig.PendingTimeout,
 		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
 	})
 	if err != nil {
@@ -244,4 +213,45 @@ func everyCase(random *rand.Rand) (m mix.Mix) {
 	}
 	m[mix.Accepted] += sum
 	return m
+}
+
+// inFlight are the metrics of an engine that are 0 while nothing is in flight. What they leak is
+// lost room: the engine slows down and at last fetches nothing. The others have a line for each bank.
+var inFlight = []string{"pix_payments_in_flight", "pix_in_flight_bytes", "pix_payments_waiting_for_psp", "pix_payer_share_taken"}
+
+// restMax bounds the time until an engine, which may just start, says what it has in flight.
+const restMax = time.Minute
+
+// judgeRest returns what engines still have in flight when every payment has ended.
+func (w *world) judgeRest() (problems []string) {
+	for _, s := range w.all() {
+		last := ""
+		for until := time.Now().Add(restMax); strings.HasPrefix(s.name, "engine-") && time.Now().Before(until); time.Sleep(time.Second) {
+			_, metrics := w.get(s, "/metrics")
+			if last = leaks(metrics); last == "" {
+				break
+			}
+		}
+		if last != "" {
+			problems = append(problems, fmt.Sprintf("rest: %s: every payment has ended, and its metrics say %s", s.name, last))
+		}
+	}
+	return problems
+}
+
+// leaks returns the first metric of inFlight that is not 0, or all of them if one is missing.
+func leaks(metrics string) string {
+	for _, name := range inFlight[:2] {
+		if !strings.Contains(metrics, "\n"+name+" ") {
+			return metrics
+		}
+	}
+	for line := range strings.Lines(metrics) {
+		for _, name := range inFlight {
+			if rest, is := strings.CutPrefix(line, name); is && strings.ContainsAny(rest[:1], " {") && !strings.HasSuffix(line, " 0\n") {
+				return line
+			}
+		}
+	}
+	return ""
 }

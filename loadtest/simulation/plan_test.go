@@ -1,12 +1,9 @@
 package simulation
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -31,9 +28,6 @@ func (e event) String() string {
 
 // holdMax bounds a fault: four sessions of an engine, and less than a payment may take.
 const holdMax = 12 * time.Second
-
-// sparseHoldMax bounds a fault of a sparse world: no longer than a service may be frozen.
-const sparseHoldMax = 20 * time.Second
 
 // plan returns the events of all lanes until a time, in their order. In each lane one follows the
 // other, with so much time between them in the mean.
@@ -60,7 +54,7 @@ func plan(seed uint64, lanes []lane, p pace, until time.Duration) (events []even
 }
 
 // breakThings makes the chosen faults. Those of one lane happen one after the other.
-func (w *world) breakThings(events []event, chosen numbers) {
+func (w *world) breakThings(events []event) {
 	var all sync.WaitGroup
 	byLane := map[string][]event{}
 	for _, e := range events {
@@ -76,90 +70,60 @@ func (w *world) breakThings(events []event, chosen numbers) {
 				w.mu.Lock()
 				w.count[e.Kind]++
 				w.mu.Unlock()
-				ended := w.activity.begin()
 				e.inject(w, e.of, e.random, e.Hold)
-				ended()
 			}
 		})
 	}
 	all.Wait()
 }
 
-// numbers choose events: all of them, or those that are listed.
-type numbers struct {
-	all    bool
-	listed []int
+// pace is how much happens in a world, and for how long.
+type pace struct {
+	payments int
+	rate     float64       // payments a second
+	gap      time.Duration // between two faults of a lane, in the mean
+	doorGap  time.Duration // as gap, at most, of a producer
+	hold     time.Duration // of a fault, at most
+	asks     float64       // states that clients read a second
 }
 
-const allNumbers = "all"
+// isSparse reports the kind of a world: dense for four seeds, sparse for the next four, and so on.
+func isSparse(seed uint64) bool { return seed/4%2 > 0 }
 
-// String and Set are those of a flag.
-func (n *numbers) String() string {
-	switch {
-	case n.all:
-		return allNumbers
-	case len(n.listed) == 0:
-		return "none"
+// nodesMax is how many nodes of Kafka a world has at most.
+const nodesMax = 3
+
+// nodesMaxOf returns how many nodes of Kafka the world of a seed has at most. Each client keeps a fetch
+// waiting at each node, and in a sparse world little else happens. Two nodes are enough for leaders that
+// move, and half of the dense worlds have three.
+func nodesMaxOf(seed uint64) int {
+	if isSparse(seed) {
+		return 1 + chance(seed, 1<<32+4).IntN(2)
 	}
-	var texts []string
-	for _, number := range n.listed {
-		texts = append(texts, strconv.Itoa(number))
-	}
-	return strings.Join(texts, ",")
+	return nodesMax
 }
 
-func (n *numbers) Set(text string) error {
-	*n = numbers{all: text == allNumbers}
-	if n.all || text == "none" {
-		return nil
+// paceOf returns the pace of a world. In a dense one payments meet each other for some minutes, and
+// faults follow each other. A sparse one lives for half an hour or so: faults last longer, some overlap,
+// and few payments hide what one leaves to the next.
+func paceOf(seed uint64, random *rand.Rand) pace {
+	p := pace{
+		payments: 100 + random.IntN(400), rate: 5 + 20*random.Float64(),
+		gap: between(random, 2*time.Second, 30*time.Second), doorGap: 5 * time.Second, hold: holdMax, asks: 10,
 	}
-	for part := range strings.SplitSeq(text, ",") {
-		number, err := strconv.Atoi(part)
-		if err != nil || number < 1 {
-			return errors.New("it must be all, none, or numbers of faults like 3,17")
-		}
-		n.listed = append(n.listed, number)
+	if isSparse(seed) {
+		p.payments, p.rate = 200+random.IntN(300), 0.15+0.15*random.Float64()
+		p.gap = between(random, 60*time.Second, 120*time.Second)
+		p.doorGap, p.hold, p.asks = p.gap, 20*time.Second, 0.5 // no longer than a service may be frozen
 	}
-	return nil
+	return p
 }
 
-func (n *numbers) has(number int) bool { return n.all || slices.Contains(n.listed, number) }
-
-// activity measures the virtual time in which at least one thing happens.
-type activity struct {
-	mu    sync.Mutex
-	under int // way
-	since time.Time
-	total time.Duration
-}
-
-// begin returns what ends the part that begins.
-func (a *activity) begin() (end func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.under == 0 {
-		a.since = time.Now()
+// sending returns how long the first payments take to be sent, or all of them with 0.
+func (p pace) sending(first int) time.Duration {
+	payments := p.payments
+	if first > 0 {
+		payments = min(payments, first)
 	}
-	a.under++
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.under--; a.under == 0 {
-			a.total += time.Since(a.since)
-		}
-	}
-}
-
-// toggle returns what begins a part if something happens, and ends it if nothing does any more.
-func (a *activity) toggle() func(happens bool) {
-	var end func()
-	return func(happens bool) {
-		switch {
-		case happens && end == nil:
-			end = a.begin()
-		case !happens && end != nil:
-			end()
-			end = nil
-		}
-	}
+	return time.Duration(float64(payments) / p.rate * float64(time.Second))
 }

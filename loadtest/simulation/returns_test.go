@@ -1,9 +1,7 @@
 package simulation
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -22,37 +20,16 @@ import (
 func TestReturnsRace(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(2)
-		reported := s.reports()
 		generator := mix.NewGenerator(population, s.random)
-		pay := func(c mix.Case) mix.Payment {
-			payment := generator.Payment(c, time.Now())
-			s.order(payment.First.Value)
-			return payment
-		}
 		var settled []mix.Payment
 		ids := map[string]bool{}
-		for i := range 20 {
-			settled = append(settled, pay([]mix.Case{mix.Accepted, mix.SameBank}[i%2]))
-			ids[settled[i].Name] = true
+		for i := range 21 {
+			payment := generator.Payment([]mix.Case{mix.Accepted, mix.SameBank, mix.Blocked}[i%2+i/20*2], time.Now())
+			s.order(payment.First.Value)
+			settled, ids[payment.Name] = append(settled, payment), true
 		}
-		rejected := pay(mix.Blocked)
-		ids[rejected.Name] = true
-		reported(ids)
-
-		back := func(of mix.Payment, centavos uint64) *pixv1.ReturnOrder {
-			now := time.Now()
-			return &pixv1.ReturnOrder{
-				ReturnId: pix.NewReturnID(of.Payee.ISPB, now, s.random).String(), OriginalEndToEndId: of.Name, AmountCentavos: centavos,
-				ReasonCode: pix.ReturnReasons[s.random.IntN(len(pix.ReturnReasons))].String(), AcceptedAtUnixMs: now.UnixMilli(),
-			}
-		}
-		encode := func(back *pixv1.ReturnOrder) []byte {
-			value, err := (&pixv1.PaymentOrder{ReturnOrder: back}).MarshalVT()
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			return value
-		}
+		settled, rejected := settled[:20], settled[20]
+		s.reported(ids)
 		returns := 0
 		want := func(back *pixv1.ReturnOrder) []byte {
 			ids[back.ReturnId] = true
@@ -63,7 +40,7 @@ func TestReturnsRace(t *testing.T) {
 		// Every step of the first engine is where it dies, while returns are in flight.
 		for round := range 12 {
 			for _, payment := range settled {
-				value := want(back(payment, 1+s.random.Uint64N(max(2, payment.First.AmountCentavos/2))))
+				value := want(s.returnOf(payment, 1+s.random.Uint64N(max(2, payment.First.AmountCentavos/2))))
 				s.order(value, value)
 			}
 			if round < len(engineSteps) {
@@ -75,21 +52,21 @@ func TestReturnsRace(t *testing.T) {
 			}
 			s.pass(0, 2*time.Second)
 		}
-		s.ready(s.engine(0), s.engine(1))
+		s.ready(s.engine(0))
 
 		// One of each kind that must be rejected.
 		of := settled[0]
-		unknown := back(of, 1)
+		unknown := s.returnOf(of, 1)
 		unknown.OriginalEndToEndId = pix.NewEndToEndID(of.Payer.ISPB, time.Now(), s.random).String()
-		stranger := back(of, 1)
+		stranger := s.returnOf(of, 1)
 		stranger.ReturnId = pix.NewReturnID("99999999", time.Now(), s.random).String()
-		s.order(want(unknown), want(stranger), want(back(rejected, 1)), want(back(of, 0)), want(back(of, of.First.AmountCentavos+1)))
+		s.order(want(unknown), want(stranger), want(s.returnOf(rejected, 1)), want(s.returnOf(of, 0)), want(s.returnOf(of, of.First.AmountCentavos+1)))
 		// And two dead letters: a return of a return, and another amount under an earlier id.
-		ofReturn := back(of, 1)
+		ofReturn := s.returnOf(of, 1)
 		ofReturn.OriginalEndToEndId = ofReturn.ReturnId
-		conflict := back(of, 1)
+		conflict := s.returnOf(of, 1)
 		s.order(want(conflict))
-		reported(ids)
+		s.reported(ids)
 		conflict.AmountCentavos++
 		s.order(encode(ofReturn), encode(conflict))
 
@@ -108,29 +85,34 @@ func TestReturnsRace(t *testing.T) {
 	})
 }
 
-// reports returns a function that waits for a report of each id.
-func (s *scenario) reports() func(ids map[string]bool) {
-	s.t.Helper()
-	client, err := kgo.NewClient(append(s.kafka(), kgo.ConsumeTopics(stream.Settlements), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+// returnOf gives back a part of a payment.
+func (s *scenario) returnOf(of mix.Payment, centavos uint64) *pixv1.ReturnOrder {
+	now := time.Now()
+	return &pixv1.ReturnOrder{
+		ReturnId: pix.NewReturnID(of.Payee.ISPB, now, s.random).String(), OriginalEndToEndId: of.Name, AmountCentavos: centavos,
+		ReasonCode: pix.ReturnReasons[s.random.IntN(len(pix.ReturnReasons))].String(), AcceptedAtUnixMs: now.UnixMilli(),
+	}
+}
+
+func encode(back *pixv1.ReturnOrder) []byte {
+	value, err := (&pixv1.PaymentOrder{ReturnOrder: back}).MarshalVT()
 	if err != nil {
-		s.t.Fatal(err)
+		panic(err)
 	}
-	s.t.Cleanup(client.Close)
-	seen := map[string]bool{}
-	return func(ids map[string]bool) {
-		s.t.Helper()
-		s.eventually("reports of all", func() bool {
-			poll, cancel := context.WithTimeout(s.ends, time.Second)
-			defer cancel()
-			client.PollFetches(poll).EachRecord(func(r *kgo.Record) {
-				var report pixv1.SettlementReport
-				if err := report.UnmarshalVT(r.Value); err != nil {
-					s.t.Fatal(err)
-				}
-				seen[report.EndToEndId] = true
-			})
-			maps.DeleteFunc(ids, func(id string, _ bool) bool { return seen[id] })
-			return len(ids) == 0
+	return value
+}
+
+// reported waits for a report of each id.
+func (s *scenario) reported(ids map[string]bool) {
+	s.t.Helper()
+	s.eventually("reports of all", func() bool {
+		time.Sleep(time.Second)
+		err := s.each(stream.Settlements, func(r *kgo.Record) error {
+			var report pixv1.SettlementReport
+			err := report.UnmarshalVT(r.Value)
+			delete(ids, report.EndToEndId)
+			return err
 		})
-	}
+		return err == nil && len(ids) == 0
+	})
 }

@@ -3,17 +3,13 @@ package simulation
 import (
 	"bytes"
 	"flag"
+	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -38,90 +34,30 @@ var scenarioSeeds = flag.Int("scenario-seeds", 1, "how many worlds play each sce
 
 // inVirtualTime plays a scenario with some seeds, each in a process of its own. In that process
 // it plays the scenario.
-func inVirtualTime(t *testing.T, play func(s *scenario)) {
+func inVirtualTime(t *testing.T, scene func(s *scenario)) {
 	if *resultFile != "" {
-		virtually(t, play)
+		inBubble(t, func(t *testing.T, log io.Writer) {
+			random := chance(*firstSeed, 0)
+			s := &scenario{world: newWorld(t, random, log, nodesMax, noon), random: random, seed: *firstSeed}
+			defer func() {
+				if t.Failed() {
+					t.Log("what happened, in virtual time:\n" + strings.Join(s.trace, "\n"))
+				}
+			}()
+			scene(s)
+		})
 		return
 	}
+	needLocks(t)
 	t.Parallel()
-	program := builtOnce(t)
 	for i := range uint64(*scenarioSeeds) { //nolint:gosec // not negative
 		seed := *firstSeed + i
-		arguments := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=0", "-seed=" + strconv.FormatUint(seed, 10), "-result=none"}
-		if *logFile != "" {
-			arguments = append(arguments, "-log="+*logFile)
-		}
-		command := exec.Command(program, arguments...)
-		command.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // it does not clean up
-		said, err := runProgram(t.Context(), command, realTimeMax)
+		said, err := play(t.Context(), t.TempDir(), t.Name(), seed, "-result=none", "-log="+*logFile)
 		t.Logf("seed %d\n%s", seed, said)
 		if err != nil {
-			t.Fatalf("seed %d: %v\nto run it again: go test -run '^%s$' ./loadtest/simulation -args -seed %d", seed, err, t.Name(), seed)
+			t.Fatalf("seed %d: %v\nto run it again: go test -tags synctests -run '^%s$' ./loadtest/simulation -args -seed %d", seed, err, t.Name(), seed)
 		}
 	}
-}
-
-// builtOnce returns the program of one world, built once for all. With its tag synctests, the Kafka
-// client has locks that let virtual time pass for those who wait.
-func builtOnce(t *testing.T) string {
-	t.Helper()
-	if withLocks { // this program is one
-		program, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return program
-	}
-	worldProgram.once.Do(func() {
-		worldProgram.folder, worldProgram.err = os.MkdirTemp("", "liquida-worlds-") //nolint:usetesting // for all tests; TestMain removes it
-		if worldProgram.err == nil {
-			worldProgram.path = filepath.Join(worldProgram.folder, "world")
-			worldProgram.said, worldProgram.err = exec.Command("go", "test", "-c", "-ldflags=-s -w", "-tags", "synctests", "-o", worldProgram.path, ".").CombinedOutput()
-		}
-	})
-	if worldProgram.err != nil {
-		t.Fatalf("cannot build a world: %v\n%s", worldProgram.err, worldProgram.said)
-	}
-	return worldProgram.path
-}
-
-var worldProgram struct {
-	once         sync.Once
-	folder, path string
-	said         []byte
-	err          error
-}
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if *resultFile != "" {
-		endWithParent()
-	}
-	code := m.Run()
-	_ = os.RemoveAll(worldProgram.folder)
-	os.Exit(code)
-}
-
-func virtually(t *testing.T, play func(s *scenario)) {
-	setWorldEnvironment(t)
-	log := openLog(t)
-	synctest.Test(t, func(t *testing.T) {
-		random := chance(*firstSeed, 0)
-		s := &scenario{world: newWorld(t, random, log, nodesMax, noon), random: random, seed: *firstSeed}
-		// A service that died may still wait for its broker: its process would be gone. A bubble ends
-		// only when nobody waits, so the process ends here, also after a Fatal.
-		defer func() {
-			if reason := recover(); reason != nil {
-				panic(reason)
-			}
-			if t.Failed() {
-				t.Log("what happened, in virtual time:\n" + strings.Join(s.trace, "\n"))
-				os.Exit(1)
-			}
-			os.Exit(0)
-		}()
-		play(s)
-	})
 }
 
 // start starts the banks and some engines, and waits for the engines.
@@ -129,17 +65,11 @@ func (s *scenario) start(engines int) {
 	s.startBanks()
 	for i := range engines {
 		s.startEngine(i)
-	}
-	for i := range engines {
 		s.ready(s.engine(i))
 	}
 }
 
-func (s *scenario) banks() *service            { return s.services[0] }
 func (s *scenario) engine(number int) *service { return s.services[1+number] }
-
-// anyEngine returns one that the seed chooses.
-func (s *scenario) anyEngine() *service { return s.engine(s.random.IntN(len(s.services) - 1)) }
 
 // sending is a load under way.
 type sending struct {
@@ -167,31 +97,22 @@ func (s *scenario) send(what string, rate float64, payments int, excused ...pix.
 // duringFaults are the reasons with which an outage may make a good payment end.
 var duringFaults = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonTooLate}
 
-// wait returns when every payment of a load has its outcome. At least so large a share of them
-// must have settled, so that no scenario passes because everything was rejected.
-func (r *sending) wait(settled float64) load.Result {
+// wait returns how many good payments ended by a fault, when every payment of a load has its outcome. At least so large
+// a share of them must have settled, so that no scenario passes because everything was rejected.
+func (r *sending) wait(settled float64) (excused int) {
 	t := r.s.t
 	t.Helper()
 	<-r.ended
 	if r.err != nil {
 		t.Fatalf("the load fails: %v", r.err)
 	}
-	if got := float64(r.result.Settled) / float64(max(r.result.Sent, 1)); got < settled {
-		t.Errorf("%.0f %% of the payments settled, at least %.0f %% must", got*100, settled*100)
+	if float64(r.result.Settled) < settled*float64(r.result.Sent) || r.result.Dropped > 0 {
+		t.Errorf("%d of %d payments settled, at least %.0f %% must; %d sends were dropped", r.result.Settled, r.result.Sent, settled*100, r.result.Dropped)
 	}
-	if r.result.Dropped != 0 {
-		t.Errorf("%d sends were dropped", r.result.Dropped)
+	for _, outcome := range r.result.Outcomes {
+		excused += outcome.Excused
 	}
-	return *r.result
-}
-
-// excused is how many good payments ended by a fault.
-func excused(result load.Result) int {
-	n := 0
-	for _, outcome := range result.Outcomes {
-		n += outcome.Excused
-	}
-	return n
+	return excused
 }
 
 // verdict waits until nothing is in flight, and fails the test unless all judges are content.
@@ -212,17 +133,6 @@ func (s *scenario) verdict() audit.Summary {
 
 // pass lets virtual time pass.
 func (s *scenario) pass(low, high time.Duration) { time.Sleep(between(s.random, low, high)) }
-
-// fault makes a fault of the worlds happen, to a service or, without one, to all.
-func (s *scenario) fault(among []fault, kind string, to *service, hold time.Duration) {
-	s.t.Helper()
-	at := slices.IndexFunc(among, func(f fault) bool { return f.kind == kind })
-	if at < 0 {
-		s.t.Fatalf("there is no fault %q", kind)
-	}
-	s.note("%s for %v", kind, hold)
-	among[at].inject(s.world, to, s.random, hold)
-}
 
 // dieAt ends a life, and waits until the next one ends by itself at a step.
 func (s *scenario) dieAt(to *service, step string) {
@@ -255,36 +165,30 @@ func (s *scenario) stop(of *service, down time.Duration) {
 }
 
 // ready waits until a service says that it is ready, in a life that goes on.
-func (s *scenario) ready(services ...*service) {
+func (s *scenario) ready(of *service) {
 	s.t.Helper()
-	for _, of := range services {
-		s.eventually(of.name+" to be ready", func() bool {
-			select {
-			case <-of.now().dead:
-				return false
-			default:
-				code, _ := s.get(of, "/readyz")
-				return code == http.StatusOK
-			}
-		})
-	}
+	s.eventually(of.name+" to be ready", func() bool {
+		select {
+		case <-of.now().dead:
+			return false
+		default:
+			code, _ := s.get(of, "/readyz")
+			return code == http.StatusOK
+		}
+	})
 }
 
 // metric returns a value by its name and labels, as /metrics prints them.
 func (s *scenario) metric(of *service, name string) float64 {
 	s.t.Helper()
 	_, said := s.get(of, "/metrics")
-	for line := range strings.Lines(said) {
-		if text, found := strings.CutPrefix(line, name+" "); found {
-			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			return value
-		}
+	_, after, found := strings.Cut(said, "\n"+name+" ")
+	text, _, _ := strings.Cut(after, "\n")
+	value, err := strconv.ParseFloat(text, 64)
+	if !found || err != nil {
+		s.t.Fatalf("%s has no metric %s (%v):\n%s", of.name, name, err, said)
 	}
-	s.t.Fatalf("%s has no metric %s:\n%s", of.name, name, said)
-	return 0
+	return value
 }
 
 // eventually waits for a condition, for at most 5 virtual minutes.
@@ -297,12 +201,15 @@ func (s *scenario) eventually(what string, holds func() bool) {
 	}
 }
 
-// written returns how many records a topic has had.
-func (s *scenario) written(topic string) int64 {
+// written returns how many records topics have had.
+func (s *scenario) written(topics ...string) (n int64) {
 	s.t.Helper()
-	n, err := s.records(s.ends, topic)
-	if err != nil {
-		s.t.Fatal(err)
+	for _, topic := range topics {
+		records, err := s.records(s.ends, topic)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		n += records
 	}
 	return n
 }

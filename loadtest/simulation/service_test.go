@@ -161,7 +161,7 @@ func (s *service) begin() {
 			time.Sleep(w.latency) // a refusal takes time, too, or a client that dials again and again stops time
 			return l.link.Dial(ctx, network, address)
 		},
-		Log: w.logOf(s.name),
+		Log: prefixed{w, s.name},
 		Now: s.clock,
 		Die: func() { w.note("%s dies at %s", s.name, l.dieAt); l.die() },
 	}

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,63 +14,128 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 var (
-	firstSeed   = flag.Uint64("seed", 3, "the first seed") // a dense world, and then a sparse one
-	seeds       = flag.Int("seeds", 2, "how many worlds")
-	repeat      = flag.Int("repeat", 0, "how often the first seed that failed runs again")
-	shrinkFor   = flag.Duration("shrink", 0, "how long to look for a smaller world that fails like the first one; 0: not at all")
-	tries       = flag.Int("tries", 6, "how often a smaller world runs until it counts as one that does not fail")
-	paymentsMax = flag.Int("payments", 0, "only so many payments of each world, its first; 0: all")
-	chosen      = numbers{all: true}
-	resultFile  = flag.String("result", "", "of one world: where its result goes; it runs in this process")
-	logFile     = flag.String("log", "", "of one world: where the services log")
+	firstSeed  = flag.Uint64("seed", 3, "the first seed") // a dense world, and then a sparse one
+	seeds      = flag.Int("seeds", 2, "how many worlds")
+	repeat     = flag.Int("repeat", 0, "how often the first seed that failed runs again")
+	shrinkFor  = flag.Duration("shrink", 0, "how long to look for a smaller world that fails like the first one; 0: not at all")
+	resultFile = flag.String("result", "", "of one world: where its result goes; it runs in this process")
+	logFile    = flag.String("log", "", "of one world: where the services log")
+	chosen     part
 )
 
 func init() {
-	flag.Var(&chosen, "faults", "only these faults of each world, like 3,17; or all, or none")
+	flag.IntVar(&chosen.payments, "payments", 0, "only so many payments of each world, its first; 0: all")
+	flag.Func("faults", "only these faults of each world, like 3,17", func(text string) error {
+		chosen.faults = []int{}
+		for number := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' }) {
+			n, err := strconv.Atoi(number)
+			if err != nil {
+				return errors.New("it must be numbers of faults like 3,17")
+			}
+			chosen.faults = append(chosen.faults, n)
+		}
+		return nil
+	})
+}
+
+// part is what of a world happens: its first payments, and some of its faults.
+type part struct {
+	payments int   // 0: all
+	faults   []int // by number; nil: all
+}
+
+func (p part) has(fault int) bool { return p.faults == nil || slices.Contains(p.faults, fault) }
+
+func (p part) flags() (flags []string) {
+	if p.payments > 0 {
+		flags = append(flags, fmt.Sprint("-payments=", p.payments))
+	}
+	if p.faults != nil {
+		flags = append(flags, "-faults="+strings.Trim(strings.ReplaceAll(fmt.Sprint(p.faults), " ", ","), "[]"))
+	}
+	return flags
+}
+
+// command returns how to run a part again.
+func (p part) command(seed uint64) string {
+	return strings.TrimSuffix(fmt.Sprintf("make simulate SEEDS=1 SEED=%d ARGS='%s'", seed, strings.Join(p.flags(), " ")), " ARGS=''")
 }
 
 // realTimeMax bounds a world: a goroutine that blocks outside of the bubble stops its time. A world
 // takes seconds, but a machine may be busy.
 const realTimeMax = 5 * time.Minute
 
-// TestWorld is one world, in the process that TestWorlds starts for it.
-func TestWorld(t *testing.T) {
-	if *resultFile == "" {
-		t.Skip("TestWorlds runs it")
+var errStuck = fmt.Errorf("it did not end within %v of real time: it was stopped, and printed its goroutines", realTimeMax)
+
+// play plays a test of this program with a seed, in a process of its own: a deadlock in a bubble ends its process. It
+// returns what it printed.
+func play(ctx context.Context, folder, test string, seed uint64, more ...string) (output []byte, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
-	setWorldEnvironment(t)
-	log := openLog(t)
-	tell := func(r result) {
-		text, err := json.Marshal(r)
+	ctx, cancel := context.WithTimeoutCause(ctx, realTimeMax, errStuck)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, append(more, "-test.run=^"+test+"$", "-test.v", "-test.timeout=0", fmt.Sprint("-seed=", seed))...)
+	command.Env = append(os.Environ(), "TMPDIR="+folder) // it ends without removing its files
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
+	command.WaitDelay = 10 * time.Second
+	output, err = command.CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return output, err
+}
+
+// needLocks skips a test in a program whose Kafka client has locks that stop virtual time.
+func needLocks(t *testing.T) {
+	t.Helper()
+	if !withLocks {
+		t.Skip("virtual time needs -tags synctests")
+	}
+}
+
+// inBubble lets a world live in virtual time, and ends its process.
+func inBubble(t *testing.T, live func(t *testing.T, log io.Writer)) {
+	for name, value := range map[string]string{"KAFKA_BROKERS": brokerAddress, "KAFKA_BATCH_BYTES_MAX": strconv.Itoa(batchBytesMax), "TELEMETRY_ADDRESS": banksTelemetry, "HTTP_ADDRESS": banksAddress} {
+		t.Setenv(name, value)
+	}
+	log := io.Discard
+	if *logFile != "" {
+		file, err := os.Create(*logFile)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(*resultFile, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		log = file
 	}
 	runtime.GOMAXPROCS(coresOf(*firstSeed))
 	blockFinalizers()
 	debug.SetGCPercent(garbagePercent)
 	synctest.Test(t, func(t *testing.T) {
-		tell(live(t, *firstSeed, log, tell))
-		if !t.Failed() {
-			// A service that died in this world may still wait for its broker: its process would be
-			// gone. A bubble ends only when nobody waits.
-			pprof.StopCPUProfile() // of -test.cpuprofile
+		// A service that died may still wait for its broker: its process would be gone. A bubble ends
+		// only when nobody waits, so the process ends here, also after a Fatal.
+		defer func() {
+			if reason := recover(); reason != nil {
+				panic(reason)
+			}
+			if t.Failed() {
+				os.Exit(1)
+			}
 			os.Exit(0)
-		}
+		}()
+		live(t, log)
 	})
 }
 
@@ -99,169 +165,121 @@ func coresOf(seed uint64) int {
 	return 1
 }
 
-// openLog returns where the services of a world log.
-func openLog(t *testing.T) io.Writer {
-	if *logFile == "" {
-		return io.Discard
+// chance returns the random numbers of one part of a world. No part changes those of another.
+func chance(seed, part uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, part)) }
+
+// TestWorld is one world, in the process that TestWorlds starts for it.
+func TestWorld(t *testing.T) {
+	if *resultFile == "" {
+		t.Skip("TestWorlds runs it")
 	}
-	file, err := os.Create(*logFile)
-	if err != nil {
-		t.Fatal(err)
+	tell := func(r result) {
+		text, err := json.Marshal(r)
+		if err == nil {
+			err = os.WriteFile(*resultFile, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Cleanup(func() { _ = file.Close() })
-	return file
+	inBubble(t, func(t *testing.T, log io.Writer) { tell(live(t, *firstSeed, log, tell)) })
 }
 
-func setWorldEnvironment(t *testing.T) {
-	t.Setenv("KAFKA_BROKERS", brokerAddress)
-	t.Setenv("KAFKA_BATCH_BYTES_MAX", strconv.Itoa(batchBytesMax))
-	t.Setenv("TELEMETRY_ADDRESS", banksTelemetry)
-	t.Setenv("HTTP_ADDRESS", banksAddress)
-}
-
-// TestWorlds runs a world for each seed and stops at the first that fails. Each is a process,
-// because a deadlock in a bubble ends its process.
+// TestWorlds runs a world for each seed and stops at the first that fails.
 func TestWorlds(t *testing.T) {
-	if *resultFile != "" {
-		t.Skip("TestWorld runs")
-	}
-	r := newRunner(t)
-	if failed := r.run(); failed != nil {
-		r.explain(failed)
-	}
-}
-
-// runner runs worlds, each in a process.
-type runner struct {
-	t       *testing.T
-	program string // of one world
-	logs    string // a folder that stays if a world fails
-	began   time.Time
-
-	mu           sync.Mutex
-	next         int
-	all          tally
-	byKind       map[string]*tally
-	faults       map[string]int
-	parts        map[string]time.Duration // CPU time by part of a life
-	failed       *outcome                 // of the lowest seed
-	lastProgress time.Time
-}
-
-// tally counts what happened in worlds.
-type tally struct {
-	worlds, payments, faults int
-	active, cpu              time.Duration
-}
-
-func (a *tally) add(o *outcome) {
-	a.worlds++
-	a.active, a.cpu, a.payments = a.active+o.Active, a.cpu+o.cpu, a.payments+o.Payments+o.Calm
-	for _, n := range o.Faults {
-		a.faults += n
-	}
-}
-
-func (a *tally) String() string {
-	minutes := a.cpu.Minutes()
-	return fmt.Sprintf("%.2f virtual hours with load or faults, %.1f an hour of CPU; %d payments and %d faults, %.0f and %.0f a minute of CPU",
-		a.active.Hours(), a.active.Hours()/minutes*60, a.payments, a.faults, float64(a.payments)/minutes, float64(a.faults)/minutes)
-}
-
-func newRunner(t *testing.T) *runner {
+	needLocks(t)
 	logs, err := os.MkdirTemp("", "simulation-") //nolint:usetesting // the logs of a world that fails must stay
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(logs) }) // if it is empty
 	now := time.Now()
-	return &runner{t: t, program: builtOnce(t), logs: logs, began: now, lastProgress: now, faults: map[string]int{}, byKind: map[string]*tally{}, parts: map[string]time.Duration{}}
-}
-
-// run runs all seeds until one fails. It returns the lowest that failed.
-func (r *runner) run() *outcome {
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for {
-				r.mu.Lock()
-				if r.next == *seeds || r.failed != nil {
-					r.mu.Unlock()
-					return
-				}
-				seed := *firstSeed + uint64(r.next) //nolint:gosec // not negative
-				r.next++
-				r.mu.Unlock()
-				log := filepath.Join(r.logs, fmt.Sprintf("seed-%d.log", seed))
-				if *seeds == 1 && *logFile != "" {
-					log = *logFile
-				}
-				o := r.process(r.t.Context(), seed, part{*paymentsMax, chosen}, log)
-				if !o.failed && log != *logFile {
-					_ = os.Remove(log)
-				}
-				r.count(&o)
-			}
-		})
-	}
-	workers.Wait()
+	r := &runner{t: t, logs: logs, began: now, lastProgress: now, faults: map[string]int{}}
+	workers(r.next)
 	r.progress()
-	for _, kind := range slices.Sorted(maps.Keys(r.byKind)) {
-		fmt.Printf("simulation: %d %s worlds: %v\n", r.byKind[kind].worlds, kind, r.byKind[kind])
-	}
-	if r.all.cpu > 0 {
-		var parts []string
-		for _, part := range slices.Sorted(maps.Keys(r.parts)) {
-			parts = append(parts, fmt.Sprintf("%s %.0f %%", part, 100*r.parts[part].Seconds()/r.all.cpu.Seconds()))
-		}
-		fmt.Printf("simulation: of the CPU, %s\n", strings.Join(parts, ", "))
-	}
 	for _, kind := range slices.Sorted(maps.Keys(r.faults)) {
 		fmt.Printf("simulation: %6d  %s\n", r.faults[kind], kind)
 	}
-	return r.failed
+	if failed := r.failed; failed != nil {
+		t.Errorf("seed %d fails\n%s\nthe services' log: %s\nto run it again: %s", failed.seed, failed.text(), failed.log, chosen.command(failed.seed))
+		if *repeat > 0 {
+			fails := r.fails(t.Context(), failed.seed, chosen, *repeat, *repeat)
+			t.Errorf("seed %d fails in %d of %d more runs: the seed decides load and faults, the scheduler decides who is first", failed.seed, fails, *repeat)
+		}
+		if *shrinkFor > 0 {
+			r.shrink(failed)
+		}
+	}
 }
 
-func (r *runner) count(o *outcome) {
+// workers calls do on each core, until it returns false there.
+func workers(do func() (more bool)) {
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for do() { //nolint:revive // it does all
+			}
+		})
+	}
+	all.Wait()
+}
+
+// runner runs worlds, each in a process.
+type runner struct {
+	t     *testing.T
+	logs  string // a folder that stays if a world fails
+	began time.Time
+
+	mu           sync.Mutex
+	begun        int
+	worlds       int // that have ended
+	payments     int
+	active       time.Duration
+	faults       map[string]int
+	failed       *outcome // of the lowest seed
+	lastProgress time.Time
+}
+
+// next runs the world of the next seed. It returns false if there is none, or one has failed.
+func (r *runner) next() bool {
+	r.mu.Lock()
+	seed, over := *firstSeed+uint64(r.begun), r.begun >= *seeds || r.failed != nil //nolint:gosec // not negative
+	r.begun++
+	r.mu.Unlock()
+	if over {
+		return false
+	}
+	log := filepath.Join(r.logs, fmt.Sprintf("seed-%d.log", seed))
+	if *seeds == 1 && *logFile != "" {
+		log = *logFile
+	}
+	o := r.process(r.t.Context(), seed, chosen, log)
+	if !o.failed && log != *logFile {
+		_ = os.Remove(log)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all.add(o)
-	if r.byKind[o.Kind] == nil {
-		r.byKind[o.Kind] = &tally{}
-	}
-	r.byKind[o.Kind].add(o)
+	r.worlds, r.active, r.payments = r.worlds+1, r.active+o.Active, r.payments+o.Payments
 	for kind, n := range o.Faults {
 		r.faults[kind] += n
 	}
-	for part, cpu := range o.CPU {
-		r.parts[part] += cpu
-	}
 	if o.failed && (r.failed == nil || o.seed < r.failed.seed) {
-		r.failed = o
+		r.failed = &o
 	}
 	if time.Since(r.lastProgress) > 10*time.Second {
 		r.lastProgress = time.Now()
 		r.progress()
 	}
+	return true
 }
 
 func (r *runner) progress() {
-	elapsed := time.Since(r.began)
-	fmt.Printf("simulation: %d of %d worlds in %v; %v; %.2f virtual hours a real minute\n",
-		r.all.worlds, *seeds, elapsed.Round(time.Second), &r.all, r.all.active.Hours()/elapsed.Minutes())
-}
-
-// explain prints what failed, how often it fails, and a smaller world that fails, too.
-func (r *runner) explain(failed *outcome) {
-	r.t.Errorf("seed %d fails\n%s\nthe services' log: %s\nto run it again: %s",
-		failed.seed, failed.text(), failed.log, part{*paymentsMax, chosen}.command(failed.seed))
-	if *repeat > 0 {
-		fails := r.fails(r.t.Context(), failed.seed, part{*paymentsMax, chosen}, *repeat, *repeat)
-		r.t.Errorf("seed %d fails in %d of %d more runs: the seed decides load and faults, the scheduler decides who is first", failed.seed, fails, *repeat)
+	faults := 0
+	for _, n := range r.faults {
+		faults += n
 	}
-	if *shrinkFor > 0 {
-		r.shrink(failed)
-	}
+	fmt.Printf("simulation: %d of %d worlds in %v; %.2f virtual hours, %d payments and %d faults\n",
+		r.worlds, *seeds, time.Since(r.began).Round(time.Second), r.active.Hours(), r.payments, faults)
 }
 
 // outcome is how the process of a world ended.
@@ -272,7 +290,6 @@ type outcome struct {
 	err    error // with which it ended
 	output string
 	log    string // file
-	cpu    time.Duration
 }
 
 // process runs a world, or a part of it.
@@ -283,20 +300,14 @@ func (r *runner) process(ctx context.Context, seed uint64, p part, log string) o
 	}
 	defer os.RemoveAll(folder)
 	file := filepath.Join(folder, "result")
-	arguments := append([]string{"-test.run=^TestWorld$", "-test.timeout=0", "-seed=" + strconv.FormatUint(seed, 10), "-result=" + file, "-log=" + log}, p.flags()...)
-	command := exec.Command(r.program, arguments...)
-	command.Env = append(os.Environ(), "TMPDIR="+folder) // it may end without removing its files
-	output, err := runProgram(ctx, command, realTimeMax)
-	o := outcome{seed: seed, failed: err != nil, output: string(output), log: log, err: err}
-	if command.ProcessState != nil {
-		o.cpu = command.ProcessState.UserTime() + command.ProcessState.SystemTime()
-	}
+	output, err := play(ctx, folder, "TestWorld", seed, append(p.flags(), "-result="+file, "-log="+log)...)
+	o := outcome{seed: seed, output: string(output), log: log, err: err}
 	if text, err := os.ReadFile(file); err == nil {
 		if err := json.Unmarshal(text, &o.result); err != nil {
 			r.t.Error(err)
 		}
 	}
-	o.failed = o.failed || len(o.Problems) > 0
+	o.failed = err != nil || len(o.Problems) > 0
 	if !o.Ended && log != "" { // all that its goroutines did is in the output
 		if err := os.WriteFile(log+".output", output, 0o600); err != nil {
 			r.t.Error(err)
@@ -305,18 +316,11 @@ func (r *runner) process(ctx context.Context, seed uint64, p part, log string) o
 	return o
 }
 
-// outputMax is how many lines of a process that ended by itself are printed.
-const outputMax = 100
-
 func (o *outcome) text() string {
 	text := strings.Join(o.Problems, "\n")
 	if len(o.Problems) == 0 || !o.Ended {
-		text += fmt.Sprintf("\nits process: %v", o.err)
-		lines := strings.SplitAfterN(o.output, "\n", outputMax+1)
-		text += "\n" + strings.Join(lines[:min(len(lines), outputMax)], "")
+		lines := strings.SplitAfterN(o.output, "\n", 101) // of a process that ended by itself
+		text += fmt.Sprintf("\nits process: %v\n%s", o.err, strings.Join(lines[:min(len(lines), 100)], ""))
 	}
 	return text + "\nwhat happened, in virtual time:\n" + strings.Join(o.Trace, "\n")
 }
-
-// chance returns the random numbers of one part of a world. No part changes those of another.
-func chance(seed, part uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, part)) }

@@ -6,13 +6,16 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,10 +68,8 @@ type world struct {
 	engineConfig *engine.Config
 	bankConfig   *bank.Config
 	deadlineMin  time.Duration // of engines, if it was changed
-	holdMax      time.Duration // of engines, if it was longer once
 	broker       *broker
 	engineCount  int // of those that are there all the time
-	activity     activity
 
 	producerConfig *frontdoor.Config
 	archiverConfig *keep.Config          // nil: nobody archives
@@ -105,13 +106,14 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 	w.ends = t.Context()
 	w.engineConfig, w.bankConfig, w.producerConfig = parsed(t, &engine.Config{}), parsed(t, &bank.Config{}), parsed(t, &frontdoor.Config{})
 	w.producerConfig.Submission.PublishTimeout = time.Second // the least: most faults of Kafka last longer
-	w.makeSeals()
-	keysFolder := w.makeKeys()
-	w.engineConfig.AnswerKeysFile, w.bankConfig.Bank.AnswerKeysFile = w.sealsFile, w.sealsFile
+	keysFolder := w.makeSecrets()
 	w.broker = newBroker(w, min(nodesMax, 1+2*random.IntN(2)))
 	t.Cleanup(w.broker.close)
-	w.connect()
-	t.Cleanup(func() { w.client.Close() })
+	var err error
+	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.client.Close)
 	config := parsed(t, &bootstrap.Config{})
 	config.Population, config.ClientKeysDir, config.AnswerKeysFile = population, keysFolder, w.sealsFile
 	ofLedger := w.ledger.Connect(nil)
@@ -125,41 +127,23 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 	return w
 }
 
-// connect makes the world's own client.
-func (w *world) connect() {
-	var err error
-	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) makeSeals() {
-	w.sealsFile = filepath.Join(w.t.TempDir(), "seals")
-	var banks []pix.ISPB
+// makeSecrets gives each participant a seal, and a key to the HTTP API.
+func (w *world) makeSecrets() (keysFolder string) {
+	banks := []pix.ISPB{load.Guest}
 	for i := range population.Banks {
 		banks = append(banks, population.Bank(i))
 	}
-	if err := keys.MakeSeals(w.sealsFile, append(banks, load.Guest)); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// makeKeys gives each participant a key to the HTTP API.
-func (w *world) makeKeys() (folder string) {
-	var banks []pix.ISPB
-	for i := range population.Banks {
-		banks = append(banks, population.Bank(i))
-	}
-	folder = w.t.TempDir()
-	w.producerConfig.Access.KeysFile = filepath.Join(folder, "digests")
-	var err error
-	if err = keys.Make(folder, w.producerConfig.Access.KeysFile, append(banks, load.Guest)); err == nil {
-		w.keys, err = keys.ReadAll(folder)
+	keysFolder = w.t.TempDir()
+	w.sealsFile, w.producerConfig.Access.KeysFile = filepath.Join(w.t.TempDir(), "seals"), filepath.Join(keysFolder, "digests")
+	err := errors.Join(keys.MakeSeals(w.sealsFile, banks), keys.Make(keysFolder, w.producerConfig.Access.KeysFile, banks))
+	if err == nil {
+		w.keys, err = keys.ReadAll(keysFolder)
 	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return folder
+	w.engineConfig.AnswerKeysFile, w.bankConfig.Bank.AnswerKeysFile = w.sealsFile, w.sealsFile
+	return keysFolder
 }
 
 // kafka returns how the judges and the load connect.
@@ -201,8 +185,18 @@ func parsed[C settings.Validator](t *testing.T, config C) C {
 
 // get asks the telemetry of a service. A code of 0 means that it does not answer.
 func (w *world) get(of *service, path string) (code int, text string) {
-	caller := http.Client{Transport: &http.Transport{DialContext: w.network.DialContext, DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	response, err := caller.Get("http://" + of.address + path)
+	return w.request(w.ends, 5*time.Second, http.MethodGet, "http://"+of.address+path, nil, "")
+}
+
+// request makes an HTTP request. A code of 0 means that there is no answer, and the text says why.
+func (w *world) request(ctx context.Context, patience time.Duration, method, url string, header http.Header, body string) (code int, text string) {
+	caller := http.Client{Transport: &http.Transport{DialContext: w.network.DialContext, DisableKeepAlives: true}, Timeout: patience}
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	maps.Copy(request.Header, header)
+	response, err := caller.Do(request)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -259,9 +253,7 @@ func (w *world) all() []*service {
 	return slices.Clone(w.services)
 }
 
-// logOf returns where a service logs: each line begins with the virtual time and its name.
-func (w *world) logOf(name string) io.Writer { return prefixed{w, name} }
-
+// prefixed is where a service logs: each line begins with the virtual time and its name.
 type prefixed struct {
 	w    *world
 	name string

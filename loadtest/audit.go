@@ -60,12 +60,16 @@ minute.`,
 		Args:    cobra.NoArgs,
 	}
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
-	command.Flags().DurationVar(&wait, "wait", 70*time.Second, "longest wait until no payment is in flight and nothing is held")
-	command.Flags().DurationVar(&shortest, "shortest-deadline", 0, "the shortest ENGINE_DEADLINE that engines had, if it was changed; 0: it was not")
-	command.Flags().StringVar(&archive, "archive", "", "folder of the archive, such as .stack/data/archiver: it must have a row for each verdict up to its end; empty: it is not judged")
+	command.Flags().DurationVar(&wait, "wait", 70*time.Second,
+		"longest wait until no payment is in flight and nothing is held")
+	command.Flags().DurationVar(&shortest, "shortest-deadline", 0,
+		"the shortest ENGINE_DEADLINE that engines had, if it was changed; 0: it was not")
+	command.Flags().StringVar(&archive, "archive", "",
+		"folder of the archive, such as .stack/data/archiver: it must have a row for each verdict up to its end; empty: it is not judged")
 	command.Flags().StringVar(&json, "json", "", "write the result to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := errors.Join(settings.Parse(environment), settings.InRange("--wait", wait, 0, time.Hour), settings.InRange("--shortest-deadline", shortest, 0, environment.Deadline)); err != nil {
+		if err := errors.Join(settings.Parse(environment), settings.InRange("--wait", wait, 0, time.Hour),
+			settings.InRange("--shortest-deadline", shortest, 0, environment.Deadline)); err != nil {
 			return err
 		}
 		started = true
@@ -90,7 +94,8 @@ minute.`,
 		}
 		verdict, err := audit.Run(command.Context(), audit.Config{
 			Archive: files,
-			Kafka:   kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest, HoldMax: environment.PendingTimeout, Secrets: secrets, Behind: environment.Stream.Behind,
+			Kafka:   kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest,
+			HoldMax: environment.PendingTimeout, Secrets: secrets, Behind: environment.Stream.Behind,
 			Log: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})
 		if err != nil {

@@ -41,14 +41,17 @@ func benchCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringSliceVar(&config.Parts, "parts", bench.DefaultParts, "what to measure; all for everything")
-	f.StringVar(&config.Rows, "rows", "", "measure only the rows with this in their names; empty: all rows of the parts")
+	f.StringVar(&config.Rows, "rows", "",
+		"measure only the rows with this in their names; empty: all rows of the parts")
 	f.IntVar(&config.Passes, "runs", 1, "passes over everything; with more than one the tables show the spread")
 	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of the ledger alone, and of each maximum")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
-	f.IntVar(&config.OverloadPayments, "overload-payments", 800_000, "payments that each row of the part overload has to offer; those that are refused are offered again")
+	f.IntVar(&config.OverloadPayments, "overload-payments", 800_000,
+		"payments that each row of the part overload has to offer; those that are refused are offered again")
 	f.IntVar(&config.Engines, "engines", 1, "engines in every row")
-	f.StringVar(&config.Mix, "mix", "settling", "cases of the payments in every row that has none of its own, as of loadtest run")
+	f.StringVar(&config.Mix, "mix", "settling",
+		"cases of the payments in every row that has none of its own, as of loadtest run")
 	f.BoolVar(&config.Room, "room", false, "the control room runs in every row")
 	f.BoolVar(&config.Archive, "archive", false, "the archiver runs in every row")
 	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
@@ -56,7 +59,8 @@ func benchCommand() *cobra.Command {
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")
 	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawings to this folder as SVG")
 	f.StringVar(&flags.from, "from", "", "measure nothing, but read a result that --json wrote")
-	f.StringVar(&flags.compare, "compare", "", "show what is slower or faster than in an earlier result that --json wrote")
+	f.StringVar(&flags.compare, "compare", "",
+		"show what is slower or faster than in an earlier result that --json wrote")
 	f.Float64Var(&flags.worseMax, "worse-max", 0.1, "exit code 1 if a compared figure is worse by more than this share")
 	command.Long = `Starts a stack of its own for each row and measures it. Parts:
 ` + bench.PartsHelp() + `

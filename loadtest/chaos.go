@@ -51,21 +51,28 @@ func chaosCommand() *cobra.Command {
 	f := command.Flags()
 	f.Uint64Var(&flags.Seed, "seed", 0, "decides payments, faults and their times; 0: a random one")
 	f.Float64Var(&flags.Rate, "rate", 500, "payments per second")
-	f.DurationVar(&flags.Duration, "duration", 2*time.Minute, "time of sending and faults; draining and judging follow; up to 24h, for a soak test")
+	f.DurationVar(&flags.Duration, "duration", 2*time.Minute,
+		"time of sending and faults; draining and judging follow; up to 24h, for a soak test")
 	f.StringVar(&flags.MixName, "mix", "demo", "what to send, as in loadtest run")
 	f.StringVar(&flags.faults, "faults", "all", "names of faults, separated by commas")
-	f.StringVar(&flags.script, "script", "", "faults at given times, in place of --faults: text like \"12s kill-engine, 20s pause-broker\", or "+chaos.HourScript+": that of make evidence, stretched to --duration")
+	f.StringVar(&flags.script, "script", "",
+		"faults at given times, in place of --faults: text like \"12s kill-engine, 20s pause-broker\", or "+chaos.HourScript+": that of make evidence, stretched to --duration")
 	f.BoolVar(&flags.KafkaSecured, "kafka-locks", false, "secure Kafka; faults with a star are left out then")
 	f.BoolVar(&flags.Room, "room", false, "start the control room, and print its URL")
 	f.StringArrayVar(&flags.set, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind; repeatable")
-	f.StringVar(&flags.Dir, "dir", filepath.Join(".stack", "chaos"), "folder of the stack, the report, its drawing and the result; what an earlier run left in it is removed")
+	f.StringVar(&flags.Dir, "dir", filepath.Join(".stack", "chaos"),
+		"folder of the stack, the report, its drawing and the result; what an earlier run left in it is removed")
 	f.IntVar(&flags.Engines, "engines", 2, "engines that run all the time")
 	f.IntVar(&flags.Replicas, "replicas", 1, "TigerBeetle servers, 1 or 3")
-	f.StringVar(&flags.Kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
+	f.StringVar(&flags.Kafka, "kafka", stack.Embedded,
+		"broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
 	f.DurationVar(&flags.Deadline, "deadline", 20*time.Second, "the engines' deadline of a payment")
-	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which good payments may be rejected because of a fault, or none")
-	f.StringArrayVar(&flags.failIf, "fail-if", nil, "the run proves nothing if this holds at the end, as of loadtest run, like 'late>1%'; repeatable")
-	f.StringVar(&flags.Evidence, "evidence", "", "leave report, result, archive and histograms in this folder, for somebody who was not there")
+	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault),
+		"reason codes with which good payments may be rejected because of a fault, or none")
+	f.StringArrayVar(&flags.failIf, "fail-if", nil,
+		"the run proves nothing if this holds at the end, as of loadtest run, like 'late>1%'; repeatable")
+	f.StringVar(&flags.Evidence, "evidence", "",
+		"leave report, result, archive and histograms in this folder, for somebody who was not there")
 	command.Long = "Starts a stack of its own on free ports, sends a load, and breaks the stack meanwhile. Clients\n" +
 		"also pay over HTTP and read their payments' states. Then everything drains, and three judges decide:\n" +
 		"every payment ended as it must (load), every centavo is in its place (audit), and what clients saw\n" +
@@ -73,7 +80,8 @@ func chaosCommand() *cobra.Command {
 		"(answers). If one says no, the exit code is 1, the seed and the command to repeat the run are\n" +
 		"printed, and data and logs stay in --dir. Programs reach broker and ledger over links, which faults\n" +
 		"break. --dir gets report.html, its drawing faults.svg, and result.json.\n\n" +
-		"Faults (a star: not with --kafka-locks):\n" + chaos.Kinds() + "\nEnvironment:\n" + environmentHelp(&flags.Population)
+		"Faults (a star: not with --kafka-locks):\n" + chaos.Kinds() + "\nEnvironment:\n" +
+		environmentHelp(&flags.Population)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		limits, err := flags.complete()
 		if err != nil {
@@ -102,7 +110,8 @@ func (f *chaosFlags) run(ctx context.Context, limits []load.Threshold) error {
 	result.Write(os.Stdout)
 	folder := cmp.Or(f.Evidence, f.Dir)
 	page := filepath.Join(folder, "report.html")
-	if err := errors.Join(result.Page().Write(page, folder), report.WriteJSON(filepath.Join(folder, "result.json"), result)); err != nil {
+	if err := errors.Join(result.Page().Write(page, folder),
+		report.WriteJSON(filepath.Join(folder, "result.json"), result)); err != nil {
 		return err
 	}
 	fmt.Printf("report: %s\n", page)
@@ -143,7 +152,8 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 		settings.InRange("--duration", f.Duration, 15*time.Second, 24*time.Hour),
 		settings.InRange("--engines", f.Engines, 1, enginesMax),
 		settings.InRange("--deadline", f.Deadline, 5*time.Second, 10*time.Minute),
-		settings.InRange("the number of payments (--rate × --duration)", int(f.Rate*f.Duration.Seconds()), 1, paymentsMax))...); err != nil {
+		settings.InRange("the number of payments (--rate × --duration)", int(f.Rate*f.Duration.Seconds()), 1,
+			paymentsMax))...); err != nil {
 		return nil, err
 	}
 	if f.Seed == 0 {

@@ -75,7 +75,8 @@ func variablesByProcess(texts []string) (map[string][]string, error) {
 	for _, text := range texts {
 		process, variable, ok := strings.Cut(text, ":")
 		if !ok || process == "" || !strings.Contains(variable, "=") {
-			return nil, fmt.Errorf("--env holds %q: it must be PROCESS:NAME=value, like clearing-engine:LEDGER_REQUEST_PAUSE=0s", text)
+			return nil, fmt.Errorf("--env holds %q: it must be PROCESS:NAME=value, like clearing-engine:LEDGER_REQUEST_PAUSE=0s",
+				text)
 		}
 		variables[process] = append(variables[process], variable)
 	}

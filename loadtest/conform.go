@@ -73,7 +73,9 @@ On a secured Kafka, use the user admin: only engines may ask.`,
 			return err
 		}
 		config.Command = arguments
-		config.Log = func(format string, arguments ...any) { fmt.Fprintf(command.ErrOrStderr(), format+"\n", arguments...) }
+		config.Log = func(format string, arguments ...any) {
+			fmt.Fprintf(command.ErrOrStderr(), format+"\n", arguments...)
+		}
 		report, err := conform.Run(command.Context(), config)
 		if err != nil {
 			return err

@@ -37,7 +37,8 @@ chaos), 130 interrupted (run, chaos).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), auditCommand(), benchCommand(), bareCommand(), chaosCommand(), conformCommand(), roomCommand())
+	root.AddCommand(runCommand(), auditCommand(), benchCommand(), bareCommand(), chaosCommand(), conformCommand(),
+		roomCommand())
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	root.CompletionOptions.DisableDefaultCmd = true
 	if command, err := root.ExecuteContextC(ctx); err != nil {

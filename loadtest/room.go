@@ -47,12 +47,15 @@ type roomEnvironment struct {
 // Validate names the variable and the value that is wrong.
 func (e *roomEnvironment) Validate() error {
 	if (e.LoadUser == "") != (e.LoadPassword == "") {
-		return fmt.Errorf("LOAD_KAFKA_SASL_USER is %q and LOAD_KAFKA_SASL_PASSWORD_FILE %q: give both or none", e.LoadUser, e.LoadPassword)
+		return fmt.Errorf("LOAD_KAFKA_SASL_USER is %q and LOAD_KAFKA_SASL_PASSWORD_FILE %q: give both or none",
+			e.LoadUser, e.LoadPassword)
 	}
-	if u, err := url.Parse(e.SimulatorURL); err != nil || e.SimulatorURL != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+	if u, err := url.Parse(e.SimulatorURL); err != nil || e.SimulatorURL != "" &&
+		(u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		return fmt.Errorf("SIMULATOR_URL is %q: it must be a URL like http://127.0.0.1:8081", e.SimulatorURL)
 	}
-	return errors.Join(e.Stream.Validate(), e.Ledger.Validate(), e.Reads.Validate(), e.Population.Validate(), web.Config{Address: e.Address}.Validate(), settings.NotEmpty("ROOM_TOKEN_FILE", []string{e.TokenFile}))
+	return errors.Join(e.Stream.Validate(), e.Ledger.Validate(), e.Reads.Validate(), e.Population.Validate(),
+		web.Config{Address: e.Address}.Validate(), settings.NotEmpty("ROOM_TOKEN_FILE", []string{e.TokenFile}))
 }
 
 func roomCommand() *cobra.Command {
@@ -73,7 +76,8 @@ It is red once money was wrong, amber while it does not know, and green otherwis
 		Example: "  loadtest room --dir .stack\n  loadtest room    # shows, and has no buttons",
 	}
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
-	command.Flags().StringVar(&dir, "dir", "", "the `folder` of the stack whose processes it shows and breaks; empty: none")
+	command.Flags().StringVar(&dir, "dir", "",
+		"the `folder` of the stack whose processes it shows and breaks; empty: none")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := settings.Parse(environment); err != nil {
 			return err
@@ -103,12 +107,15 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 	if err != nil {
 		return err
 	}
-	audit, err := live.Open(live.Config{Kafka: kafka, Ledger: client, Share: environment.Reads.Own(), Behind: environment.Stream.Behind, Log: log})
+	audit, err := live.Open(
+		live.Config{Kafka: kafka, Ledger: client, Share: environment.Reads.Own(),
+			Behind: environment.Stream.Behind, Log: log})
 	if err != nil {
 		return err
 	}
 	config := room.Config{
-		Stream: environment.Stream, Ledger: client, Light: audit.Light, Population: environment.Population, Telemetry: environment.Telemetry, Log: log,
+		Stream: environment.Stream, Ledger: client, Light: audit.Light, Population: environment.Population,
+		Telemetry: environment.Telemetry, Log: log,
 	}
 	if processes == nil {
 		config.ReadOnly = "this room only shows: start it with --dir for buttons"
@@ -132,16 +139,20 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 	}
 	defer r.Close()
 	limits := web.Config{
-		Address: environment.Address, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, BodyBytesMax: room.BodyBytesMax, ConnectionsMax: 64,
+		Address: environment.Address, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		BodyBytesMax: room.BodyBytesMax, ConnectionsMax: 64,
 		// Whoever has no token gives way to whoever has it.
-		Pools: web.NewPools(web.PoolsConfig{ConnectionsShareMax: 1, StrangerIdleTimeout: 3 * time.Second}, prometheus.NewRegistry()),
+		Pools: web.NewPools(web.PoolsConfig{ConnectionsShareMax: 1, StrangerIdleTimeout: 3 * time.Second},
+			prometheus.NewRegistry()),
 	}
 	listener, err := net.Listen("tcp", environment.Address)
 	if err != nil {
 		return fmt.Errorf("cannot serve on ROOM_ADDRESS %s: %w", environment.Address, err)
 	}
 	hosts := append(room.Hosts(listener.Addr().String()), environment.Hosts...)
-	server, err := web.Serve(limits, func(string, string) (net.Listener, error) { return listener, nil }, r.Handler(token, hosts), zap.NewNop())
+	server, err := web.Serve(limits, func(string, string) (net.Listener, error) {
+		return listener, nil
+	}, r.Handler(token, hosts), zap.NewNop())
 	if err != nil {
 		return err
 	}
@@ -170,7 +181,8 @@ func (e *roomEnvironment) load() (load.Config, error) {
 	if e.LoadUser != "" {
 		connection.SASLUser, connection.SASLPasswordFile = e.LoadUser, e.LoadPassword
 	}
-	return load.Config{Stream: connection, Population: e.Population, Mix: weights, MixName: "no-waits", Allowed: []pix.Reason{
-		pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonTooManyReturns,
-	}}, nil
+	return load.Config{Stream: connection, Population: e.Population, Mix: weights, MixName: "no-waits",
+		Allowed: []pix.Reason{
+			pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonTooManyReturns,
+		}}, nil
 }

@@ -58,12 +58,16 @@ func runCommand() *cobra.Command {
 	f.DurationVar(&flags.duration, "duration", 0, "time of sending, in place of --payments")
 	f.Uint64Var(&flags.Seed, "seed", 1, "decides the order of the cases, accounts and amounts")
 	f.StringVar(&flags.MixName, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
-	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected, for runs with faults")
+	f.StringSliceVar(&flags.allow, "allow", nil,
+		"reason codes with which any payment may be rejected, for runs with faults")
 	f.StringArrayVar(&flags.failIf, "fail-if", nil, "fail if this holds at the end, like 'p99>500ms'; repeatable")
-	f.StringVar(&flags.report, "report", "", "write what happened to this file, as one page that opens in any browser without a network")
+	f.StringVar(&flags.report, "report", "",
+		"write what happened to this file, as one page that opens in any browser without a network")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
-	f.DurationVar(&flags.DrainTimeout, "drain-timeout", 0, "longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
-	f.IntVar(&flags.OutstandingMax, "max-outstanding", 500_000, "most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
+	f.DurationVar(&flags.DrainTimeout, "drain-timeout", 0,
+		"longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
+	f.IntVar(&flags.OutstandingMax, "max-outstanding", 500_000,
+		"most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
 	command.Long = "Sends payments to Kafka at a fixed rate, and reads reports and dead letters, without a consumer\n" +
 		"group. It asks the ledger only about payments that failed. It knows how every payment must end.\n" +
@@ -71,7 +75,8 @@ func runCommand() *cobra.Command {
 		"sender or the broker. The exit code is 1 if an outcome is wrong or missing, or a send was dropped.\n" +
 		"It is 130 after Ctrl-C, if no outcome was wrong until then.\n\n" +
 		"Thresholds (--fail-if METRIC>LIMIT, also >= < <=). They are checked last: if every outcome is\n" +
-		fmt.Sprintf("right and one of them holds, the exit code is %d, as of k6. Metrics:\n", exitThreshold) + metricsHelp() +
+		fmt.Sprintf("right and one of them holds, the exit code is %d, as of k6. Metrics:\n", exitThreshold) +
+		metricsHelp() +
 		"Latencies have a unit (500ms, 2s). Counts are plain, or a share of what was sent (1%).\n\n" +
 		mixHelp() + "\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -85,7 +90,9 @@ func runCommand() *cobra.Command {
 		}
 		started = true
 		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
-		config.LedgerHolds = load.LedgerHolds(func() (tigerbeetle.Client, error) { return ledger.Connect(environment.Ledger) })
+		config.LedgerHolds = load.LedgerHolds(func() (tigerbeetle.Client, error) {
+			return ledger.Connect(environment.Ledger)
+		})
 		_, err = reach(command.Context(), environment.Config)
 		var result *load.Result
 		if err == nil {
@@ -103,7 +110,8 @@ func runCommand() *cobra.Command {
 			report.WriteLoad(os.Stdout, result)
 		}
 		broken := read(thresholds, result)
-		if err := errors.Join(report.WriteJSON(flags.json, result), report.OfLoad(result, nil, commandLine()).Write(flags.report, "")); err != nil {
+		if err := errors.Join(report.WriteJSON(flags.json, result),
+			report.OfLoad(result, nil, commandLine()).Write(flags.report, "")); err != nil {
 			return err
 		}
 		switch {
@@ -123,7 +131,8 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 		return config, err
 	}
 	if (f.Payments > 0) == (f.duration > 0) {
-		return config, fmt.Errorf("--payments is %d and --duration is %v: give exactly one of them", f.Payments, f.duration)
+		return config, fmt.Errorf("--payments is %d and --duration is %v: give exactly one of them",
+			f.Payments, f.duration)
 	}
 	if f.Rate < 0.01 || f.Rate > rateMax {
 		return config, fmt.Errorf("--rate is %v: it must be from 0.01 to %d", f.Rate, rateMax)
@@ -143,7 +152,8 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 		f.DrainTimeout = environment.Deadline + 30*time.Second
 	}
 	config = f.Config
-	config.Stream, config.Population, config.Mix, config.Allowed = environment.Config, environment.Population, weights, allowed
+	config.Stream, config.Population, config.Mix, config.Allowed = environment.Config, environment.Population,
+		weights, allowed
 	config.Deadline = environment.Deadline
 	return config, errors.Join(
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),

@@ -23,7 +23,8 @@ const participantsFolder = "participants"
 
 // ensureUsers creates users with the passwords in their files in a folder, and gives each exactly
 // its ACLs and its quota.
-func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder string, accesses []stream.Access, say func(string, ...any)) error {
+func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder string, accesses []stream.Access,
+	say func(string, ...any)) error {
 	var users []kadm.UpsertSCRAM
 	for _, access := range accesses {
 		file := keys.PasswordFile(folder, access.User)
@@ -35,7 +36,8 @@ func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder
 		if err != nil {
 			return fmt.Errorf("KAFKA_PASSWORDS_DIR: %w", err)
 		}
-		users = append(users, kadm.UpsertSCRAM{User: access.User, Mechanism: kadm.ScramSha512, Iterations: iterations, Password: password})
+		users = append(users, kadm.UpsertSCRAM{User: access.User, Mechanism: kadm.ScramSha512, Iterations: iterations,
+			Password: password})
 	}
 	altered, err := kadm.NewClient(client).AlterUserSCRAMs(ctx, nil, users)
 	for _, user := range altered {
@@ -111,7 +113,8 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 	give := kmsg.NewPtrCreateACLsRequest()
 	for one := range missing {
 		creation := kmsg.NewCreateACLsRequestCreation()
-		creation.ResourceType, creation.ResourceName, creation.ResourcePatternType = one.resource, one.name, kmsg.ACLResourcePatternTypeLiteral
+		creation.ResourceType, creation.ResourceName, creation.ResourcePatternType = one.resource, one.name,
+			kmsg.ACLResourcePatternTypeLiteral
 		creation.Operation, creation.PermissionType = one.operation, kmsg.ACLPermissionTypeAllow
 		creation.Principal, creation.Host = principal, "*"
 		give.Creations = append(give.Creations, creation)
@@ -152,9 +155,11 @@ func refusal(config *Config, what string, err error) error {
 	case !told || refused.Retriable:
 		return away("%s: %w", what, err)
 	case refused == kerr.SecurityDisabled:
-		return fmt.Errorf("%s: %w: this Kafka is not secured; configure its authorizer, or leave KAFKA_PASSWORDS_DIR empty", what, err)
+		return fmt.Errorf("%s: %w: this Kafka is not secured; configure its authorizer, or leave KAFKA_PASSWORDS_DIR empty",
+			what, err)
 	case refused == kerr.ClusterAuthorizationFailed:
-		return fmt.Errorf("%s: %w: KAFKA_SASL_USER is %q, and it must be a superuser of the broker", what, err, config.Stream.SASLUser)
+		return fmt.Errorf("%s: %w: KAFKA_SASL_USER is %q, and it must be a superuser of the broker", what, err,
+			config.Stream.SASLUser)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -162,7 +167,8 @@ func refusal(config *Config, what string, err error) error {
 // ensureQuotas gives each foreign user its quota, or takes it away, and says what it did. A
 // broker without quotas of users is no failure: the clearing house works, and the engine has
 // limits of its own.
-func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, accesses []stream.Access, say func(string, ...any)) error {
+func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, accesses []stream.Access,
+	say func(string, ...any)) error {
 	admin := kadm.NewClient(client)
 	brokers, err := admin.ApiVersions(ctx)
 	if err != nil {
@@ -173,7 +179,8 @@ func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, acces
 			return away("asking broker %d for the requests that it knows: %w", broker.NodeID, broker.Err)
 		}
 		if _, known := broker.KeyMaxVersion(kmsg.AlterClientQuotas.Int16()); !known {
-			say("NO QUOTAS: broker %d does not know client quotas; KAFKA_WRITER_BYTES_PER_SECOND_MAX has no effect", broker.NodeID)
+			say("NO QUOTAS: broker %d does not know client quotas; KAFKA_WRITER_BYTES_PER_SECOND_MAX has no effect",
+				broker.NodeID)
 			return nil
 		}
 	}
@@ -192,13 +199,15 @@ func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, acces
 		err = errors.Join(err, answer(one.Err, &one.ErrMessage))
 	}
 	switch {
-	case errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.InvalidRequest): // quotas of clients only, as in earlier versions of Redpanda
+	case errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.InvalidRequest):
+		// quotas of clients only, as in earlier versions of Redpanda
 		say("NO QUOTAS: this Kafka has none for users (%v); KAFKA_WRITER_BYTES_PER_SECOND_MAX has no effect", err)
 		return nil
 	case err == nil && most == 0:
 		say("%d users of Kafka that are programs of banks have no quota", len(entries))
 	case err == nil:
-		say("%d users of Kafka that are programs of banks may each write %d bytes a second to each broker", len(entries), most)
+		say("%d users of Kafka that are programs of banks may each write %d bytes a second to each broker",
+			len(entries), most)
 	}
 	return refusal(config, "setting the quotas of Kafka's users", err)
 }

@@ -31,7 +31,9 @@ func onSecuredKafka(t *testing.T, options ...kfake.Opt) *Config {
 	kit.Must(t, keys.MakePassword(file))
 	password, err := keys.ReadPassword(file)
 	kit.Must(t, err)
-	_, config.Stream = startKafka(t, append(options, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))...)
+	_, config.Stream = startKafka(t,
+		append(options, kfake.EnableSASL(), kfake.EnableACLs(),
+			kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))...)
 	config.Stream.SASLUser, config.Stream.SASLPasswordFile = stream.Admin, file
 	kit.Must(t, config.Validate())
 	return config
@@ -44,7 +46,8 @@ func as(t *testing.T, config *Config, user string, options ...kgo.Opt) *kgo.Clie
 	kafka.SASLUser, kafka.SASLPasswordFile = user, keys.PasswordFile(config.PasswordsDir, user)
 	connection, err := kafka.Options()
 	kit.Must(t, err)
-	client, err := kgo.NewClient(slices.Concat(connection, []kgo.Opt{kgo.MetadataMinAge(50 * time.Millisecond)}, options)...)
+	client, err := kgo.NewClient(
+		slices.Concat(connection, []kgo.Opt{kgo.MetadataMinAge(50 * time.Millisecond)}, options)...)
 	kit.Must(t, err)
 	t.Cleanup(client.Close)
 	return client
@@ -56,7 +59,8 @@ func mayWrite(t *testing.T, client *kgo.Client, topic string) bool {
 	defer cancel()
 	err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr()
 	// Who may write to no topic gets not even the number of an idempotent producer.
-	if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+	if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) &&
+		!errors.Is(err, kerr.ClusterAuthorizationFailed) {
 		t.Fatalf("writing to %s: %v", topic, err)
 	}
 	return err == nil
@@ -64,7 +68,8 @@ func mayWrite(t *testing.T, client *kgo.Client, topic string) bool {
 
 func mayRead(t *testing.T, config *Config, user, topic string) bool {
 	t.Helper()
-	client := as(t, config, user, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
+	client := as(t, config, user,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -87,7 +92,8 @@ func mayRead(t *testing.T, config *Config, user, topic string) bool {
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	versions := kversion.Stable()
-	versions.SetMaxKeyVersion(kmsg.AlterClientQuotas.Int16(), -1) // all else works; TestSecuredKafka of loadtest/e2e has quotas
+	// all else works; TestSecuredKafka of loadtest/e2e has quotas
+	versions.SetMaxKeyVersion(kmsg.AlterClientQuotas.Int16(), -1)
 	config := onSecuredKafka(t, kfake.MaxVersions(versions))
 	passwords := map[string]string{}
 	for run := range 3 {
@@ -113,9 +119,12 @@ func TestUsers(t *testing.T) {
 	admin := kadm.NewClient(client)
 	for _, surplus := range []*kadm.ACLBuilder{
 		kadm.NewACLs().Allow("User:producer").Topics(stream.Settlements).Operations(kadm.OpWrite),
-		kadm.NewACLs().Allow("User:producer").Topics("pix.").Operations(kadm.OpAll).ResourcePatternType(kadm.ACLPatternPrefixed),
-		kadm.NewACLs().Allow("User:producer").AllowHosts("127.0.0.1").Topics(stream.AuthorizationRequests).Operations(kadm.OpWrite),
-		kadm.NewACLs().Allow("User:somebody").Topics(stream.Settlements).Operations(kadm.OpRead), // not our user: bootstrap leaves it
+		kadm.NewACLs().Allow("User:producer").Topics("pix.").Operations(kadm.OpAll).ResourcePatternType(
+			kadm.ACLPatternPrefixed),
+		kadm.NewACLs().Allow("User:producer").AllowHosts("127.0.0.1").Topics(stream.AuthorizationRequests).Operations(
+			kadm.OpWrite),
+		// not our user: bootstrap leaves it
+		kadm.NewACLs().Allow("User:somebody").Topics(stream.Settlements).Operations(kadm.OpRead),
 	} {
 		kit.Must(t, kit.ErrorOf(admin.CreateACLs(t.Context(), surplus)))
 	}
@@ -123,7 +132,9 @@ func TestUsers(t *testing.T) {
 		t.Fatal("the surplus ACL has no effect: the test proves nothing")
 	}
 	kit.Must(t, kit.ErrorOf(prepare(t, config)))
-	others, err := admin.DescribeACLs(t.Context(), kadm.NewACLs().AnyResource().Allow("User:somebody").AllowHosts().Operations(kadm.OpAny).ResourcePatternType(kadm.ACLPatternAny))
+	others, err := admin.DescribeACLs(t.Context(),
+		kadm.NewACLs().AnyResource().Allow("User:somebody").AllowHosts().Operations(kadm.OpAny).ResourcePatternType(
+			kadm.ACLPatternAny))
 	if err != nil || len(others[0].Described) != 1 {
 		t.Errorf("the rights of a user that is not in the table: %v, %v", others, err)
 	}
@@ -141,7 +152,8 @@ func TestUsers(t *testing.T) {
 	config.Stream.SASLPasswordFile = filepath.Join(t.TempDir(), "guessed")
 	kit.Must(t, keys.MakePassword(config.Stream.SASLPasswordFile))
 	const reason = "KAFKA_SASL_USER or its password is missing or wrong"
-	if said, err := prepare(t, config); err == nil || !strings.Contains(err.Error(), reason) || !strings.Contains(said, reason) {
+	if said, err := prepare(t, config); err == nil || !strings.Contains(err.Error(), reason) ||
+		!strings.Contains(said, reason) {
 		t.Errorf("it ended with %v after it had said %q; want %q in both", err, said, reason)
 	}
 }
@@ -152,11 +164,16 @@ type has struct{ writes, reads, joins, sees string }
 
 var (
 	rightsByHand = map[string]has{
-		"producer":        {"payments authorization-responses", "payments authorization-requests settlements dead-letters checkpoints", "", "clearing-engine"},
-		"clearing-engine": {"authorization-requests settlements dead-letters checkpoints", "payments authorization-responses settlements dead-letters checkpoints", "clearing-engine", ""},
-		"bank-simulator":  {"authorization-responses", "authorization-requests", "bank-simulator", ""},
-		"loadtest":        {"payments", "payments authorization-requests authorization-responses settlements dead-letters checkpoints", "", "clearing-engine"},
-		"room":            {"", "payments authorization-requests authorization-responses settlements dead-letters checkpoints", "", "clearing-engine"},
+		"producer": {"payments authorization-responses",
+			"payments authorization-requests settlements dead-letters checkpoints", "", "clearing-engine"},
+		"clearing-engine": {"authorization-requests settlements dead-letters checkpoints",
+			"payments authorization-responses settlements dead-letters checkpoints", "clearing-engine", ""},
+		"bank-simulator": {"authorization-responses", "authorization-requests", "bank-simulator", ""},
+		"loadtest": {"payments",
+			"payments authorization-requests authorization-responses settlements dead-letters checkpoints", "",
+			"clearing-engine"},
+		"room": {"", "payments authorization-requests authorization-responses settlements dead-letters checkpoints",
+			"", "clearing-engine"},
 	}
 	ofParticipant = has{"authorization-responses", "authorization-requests", "participant-10000006", ""}
 )
@@ -176,24 +193,31 @@ func tryAll(t *testing.T, config, own *Config, user string, may has) {
 		short := strings.TrimPrefix(topic.Name, "pix.")
 		expect(mayWrite(t, client, topic.Name), listed(may.writes, short), "write to "+topic.Name)
 		expect(mayRead(t, own, user, topic.Name), listed(may.reads, short), "read "+topic.Name)
-		deleted, err := kadm.NewClient(client).DeleteRecords(t.Context(), kadm.Offsets{topic.Name: {0: {Topic: topic.Name, At: 1}}})
+		deleted, err := kadm.NewClient(client).DeleteRecords(t.Context(),
+			kadm.Offsets{topic.Name: {0: {Topic: topic.Name, At: 1}}})
 		expect(errors.Join(err, deleted.Error()) == nil, false, "delete records of "+topic.Name)
 	}
-	for _, group := range []string{stream.EngineGroup, stream.BankGroup, "participant-10000006", "participant-10000001", "another"} {
+	for _, group := range []string{stream.EngineGroup, stream.BankGroup, "participant-10000006", "participant-10000001",
+		"another"} {
 		join := kmsg.NewPtrJoinGroupRequest()
-		join.Group, join.ProtocolType, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = group, "consumer", 6000, 6000
+		join.Group, join.ProtocolType, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = group,
+			"consumer", 6000, 6000
 		join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
 		joined, err := join.RequestWith(t.Context(), client) // it only gets an id: MEMBER_ID_REQUIRED
-		expect(err == nil && joined.ErrorCode != kerr.GroupAuthorizationFailed.Code, listed(may.joins, group), "join "+group)
+		expect(err == nil && joined.ErrorCode != kerr.GroupAuthorizationFailed.Code, listed(may.joins, group),
+			"join "+group)
 		_, err = kadm.NewClient(client).FetchOffsets(t.Context(), group)
-		expect(!errors.Is(err, kerr.GroupAuthorizationFailed), listed(may.joins, group) || listed(may.sees, group), "see the offsets of "+group)
+		expect(!errors.Is(err, kerr.GroupAuthorizationFailed), listed(may.joins, group) || listed(may.sees, group),
+			"see the offsets of "+group)
 		_, err = kadm.NewClient(client).DeleteGroup(t.Context(), group)
 		expect(!errors.Is(err, kerr.GroupAuthorizationFailed), false, "delete "+group)
 	}
 	// An open transaction on the payments would stop its partitions.
-	expect(!errors.Is(as(t, own, user, kgo.TransactionalID("of-"+user)).BeginTransaction(), kerr.TransactionalIDAuthorizationFailed), false, "write in a transaction")
+	expect(!errors.Is(as(t, own, user, kgo.TransactionalID("of-"+user)).BeginTransaction(),
+		kerr.TransactionalIDAuthorizationFailed), false, "write in a transaction")
 	_, err := kadm.NewClient(client).CreateTopics(t.Context(), 1, 1, nil, "topic-of-"+user)
-	if listed, wrong := kadm.NewClient(as(t, config, stream.Admin)).ListTopics(t.Context()); err == nil && (wrong != nil || listed.Has("topic-of-"+user)) {
+	if listed, wrong := kadm.NewClient(as(t, config, stream.Admin)).ListTopics(t.Context()); err == nil &&
+		(wrong != nil || listed.Has("topic-of-"+user)) {
 		t.Errorf("%s may create topics: %v", user, wrong)
 	}
 }

@@ -26,9 +26,10 @@ type Config struct {
 	Ledger     ledger.Config
 	Population sandbox.Population
 
-	Partitions         int           `env:"PARTITIONS" envDefault:"16" range:"1 to 1024" help:"partitions of every topic; more than topics have are added to them; never less"`
-	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" range:"1 to 9" help:"replicas of every partition; at most the number of brokers; Redpanda takes odd numbers only"`
-	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" range:"5m to 720h" help:"retention of the two authorization topics; the others keep everything"` // a response must outlive the payment that waits for it
+	Partitions        int `env:"PARTITIONS" envDefault:"16" range:"1 to 1024" help:"partitions of every topic; more than topics have are added to them; never less"`
+	ReplicationFactor int `env:"REPLICATION_FACTOR" envDefault:"1" range:"1 to 9" help:"replicas of every partition; at most the number of brokers; Redpanda takes odd numbers only"`
+	// a response must outlive the payment that waits for it
+	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" range:"5m to 720h" help:"retention of the two authorization topics; the others keep everything"`
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"accounts or transfers in one request to the ledger, of an engine at least 134; at most the server's own limit (253 if it was started with --development)"`
 	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, with users and ACLs; banks that answer for themselves are in participants/USER; empty: Kafka is not secured"`
 	WriterBytesMax     int64         `env:"KAFKA_WRITER_BYTES_PER_SECOND_MAX" envDefault:"10485760" help:"quota of each user of KAFKA_PASSWORDS_DIR that is a program of banks, in bytes written a second to each broker; 10 MiB are some 50,000 orders; 65536 to 1073741824; 0: no quota"`
@@ -52,13 +53,17 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.PasswordsDir != "" && c.Stream.SASLUser == "" {
-		return fmt.Errorf("KAFKA_PASSWORDS_DIR is %q and KAFKA_SASL_USER is empty: name the user that may make others", c.PasswordsDir)
+		return fmt.Errorf("KAFKA_PASSWORDS_DIR is %q and KAFKA_SASL_USER is empty: name the user that may make others",
+			c.PasswordsDir)
 	}
 	if (c.ClientKeysDir == "") != (c.DigestsFile == "") {
-		return fmt.Errorf("CLIENT_KEYS_DIR is %q and HTTP_KEYS_FILE %q: give both or none", c.ClientKeysDir, c.DigestsFile)
+		return fmt.Errorf("CLIENT_KEYS_DIR is %q and HTTP_KEYS_FILE %q: give both or none", c.ClientKeysDir,
+			c.DigestsFile)
 	}
-	if c.BankKeysDir != "" && (c.ClientKeysDir == "" || filepath.Clean(c.BankKeysDir) == filepath.Clean(c.ClientKeysDir)) {
-		return fmt.Errorf("SIMULATOR_API_KEYS_DIR is %q and CLIENT_KEYS_DIR %q: name two folders", c.BankKeysDir, c.ClientKeysDir)
+	if c.BankKeysDir != "" &&
+		(c.ClientKeysDir == "" || filepath.Clean(c.BankKeysDir) == filepath.Clean(c.ClientKeysDir)) {
+		return fmt.Errorf("SIMULATOR_API_KEYS_DIR is %q and CLIENT_KEYS_DIR %q: name two folders", c.BankKeysDir,
+			c.ClientKeysDir)
 	}
 	if c.WriterBytesMax == 0 {
 		return nil
@@ -153,7 +158,8 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	if err := chart.keepParticipants(ctx, say); err != nil {
 		return err
 	}
-	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks, pix.Reais(int64(p.ReserveCentavos)), customerCount(p), since)
+	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks,
+		pix.Reais(int64(p.ReserveCentavos)), customerCount(p), since)
 	return nil
 }
 

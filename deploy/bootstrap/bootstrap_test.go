@@ -29,8 +29,8 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// startLedger starts a server. Tests that do are few: each server takes 2 GiB of memory, and to write to all of it seconds
-// of CPU. extra are more arguments for it.
+// startLedger starts a server. Tests that do are few: each server takes 2 GiB of memory, and to write to all of it
+// seconds of CPU. extra are more arguments for it.
 func startLedger(t *testing.T, extra ...string) ledger.Config {
 	t.Helper()
 	server, err := ledgertest.Start(t.TempDir(), extra...)
@@ -87,7 +87,8 @@ func onKafka(t *testing.T, of ledger.Config) *Config {
 func withKeys(t *testing.T, config *Config) *Config {
 	t.Helper()
 	folder := t.TempDir()
-	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"), filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
+	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"),
+		filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
 	return config
 }
 
@@ -137,7 +138,8 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		}
 		fundings, marker := codes[ledger.CodeFunding], codes[ledger.CodeMarker]
 		if fundings > 0 && accounts < len(accountsOf(t, want)) {
-			t.Fatalf("%d fundings were sent with %d accounts: those that missed theirs burnt their ids", fundings, accounts)
+			t.Fatalf("%d fundings were sent with %d accounts: those that missed theirs burnt their ids",
+				fundings, accounts)
 		}
 		if marker > 0 && fundings != 2*p.Banks+p.Customers { // reserves, the rich, customers
 			t.Fatalf("the marker is there after %d fundings", fundings)
@@ -163,9 +165,12 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 	// From the laws of money in docs/reference.md, and not from the code under test. Bank 0 has 7 of the 20 customers.
 	bank := p.Bank(0)
 	for id, want := range map[ledger.AccountID]int64{
-		ledger.IssuanceAccount: -3000, ledger.ReserveAccount(bank): 1000, ledger.TransitAccount(bank): -2700, ledger.BooksAccount(bank): -1700,
-		ledger.RegisterAccount: 5000, ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "0001", Number: "7"}): 100,
-		ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "9010", Number: "1"}): 2000, ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "9001", Number: "1"}): 0,
+		ledger.IssuanceAccount: -3000, ledger.ReserveAccount(bank): 1000, ledger.TransitAccount(bank): -2700,
+		ledger.BooksAccount(bank): -1700,
+		ledger.RegisterAccount:    5000,
+		ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "0001", Number: "7"}): 100,
+		ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "9010", Number: "1"}): 2000,
+		ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "9001", Number: "1"}): 0,
 	} {
 		account := accountOf(t, client, id)
 		if got := ledger.Centavos(account.CreditsPosted) - ledger.Centavos(account.DebitsPosted); got != want {
@@ -200,7 +205,8 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 		kit.Must(t, err)
 		for _, bank := range banks(config.Population) {
 			secrets := seals.Fingerprints(bank)
-			if len(secrets) != 1 || actsOf(t, client, secrets[0]) != "seal named of "+string(bank) || actsOf(t, client, keys.DigestOf(all[string(bank)])) != "key named of "+string(bank) {
+			if len(secrets) != 1 || actsOf(t, client, secrets[0]) != "seal named of "+string(bank) ||
+				actsOf(t, client, keys.DigestOf(all[string(bank)])) != "key named of "+string(bank) {
 				t.Fatalf("a key or a secret of %s would not be known", bank)
 			}
 			all["seal of "+string(bank)] = fmt.Sprintf("%x", secrets[0])
@@ -211,7 +217,8 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 
 	var said bytes.Buffer
 	kit.Must(t, Run(t.Context(), config, &said))
-	if want := "3 PSPs with BRL 10.00 in reserve each and 35 customers, funded by an earlier run"; !strings.Contains(said.String(), want) {
+	if want := "3 PSPs with BRL 10.00 in reserve each and 35 customers, funded by an earlier run"; !strings.Contains(
+		said.String(), want) {
 		t.Errorf("a rerun says:\n%swant ... %s", said.String(), want)
 	}
 	if !maps.Equal(made, known()) {
@@ -238,11 +245,16 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	t.Run("WhatWasRevokedIsNotNamedAgain", func(t *testing.T) { whatWasRevokedIsNotNamedAgain(t, config.Ledger) })
 	second := startLedger(t, "--development") // its requests hold 253
 	tooMany := slices.Repeat([]tb.Account{ledger.NewAccount(ledger.RefusalsAccount)}, 254)
-	err := (&chart{&Config{EventsMax: 8189, Timeout: config.Timeout}, connect(t, second)}).createAccounts(t.Context(), slices.Values(tooMany))
+	err := (&chart{&Config{EventsMax: 8189, Timeout: config.Timeout}, connect(t, second)}).createAccounts(t.Context(),
+		slices.Values(tooMany))
 	kit.Says(t, err, "LEDGER_BATCH_EVENTS_MAX is 8189 and must not exceed the server's limit")
-	t.Run("TopicsAndLedgerBelongTogether", func(t *testing.T) { topicsAndLedgerBelongTogether(t, config.Ledger, second) })
+	t.Run("TopicsAndLedgerBelongTogether", func(t *testing.T) {
+		topicsAndLedgerBelongTogether(t, config.Ledger, second)
+	})
 	t.Run("TopicsOfAnEarlierVersionAreAdopted", func(t *testing.T) { topicsOfAnEarlierVersionAreAdopted(t, second) })
-	t.Run("ATopicThatTheLedgerNamesIsNotCreatedAgain", func(t *testing.T) { aTopicThatTheLedgerNamesIsNotCreatedAgain(t, config.Ledger) })
+	t.Run("ATopicThatTheLedgerNamesIsNotCreatedAgain", func(t *testing.T) {
+		aTopicThatTheLedgerNamesIsNotCreatedAgain(t, config.Ledger)
+	})
 }
 
 // lateContext is a context whose end comes a second after its deadline, as on a machine
@@ -264,17 +276,28 @@ func TestWhatIsAwayIsNamed(t *testing.T) {
 	defer cancel()
 	err := ensureKafka(lateContext{ctx}, config, func(string, ...any) {})
 	kit.Says(t, err, "KAFKA_BROKERS [127.0.0.1:1] is not ready after BOOTSTRAP_TIMEOUT 3s", "refused")
-	kit.Says(t, Run(t.Context(), config, io.Discard), "TIGERBEETLE_ADDRESSES [127.0.0.1:1], TIGERBEETLE_CLUSTER_ID 0, has not answered within BOOTSTRAP_TIMEOUT 3s")
+	kit.Says(t, Run(t.Context(), config, io.Discard),
+		"TIGERBEETLE_ADDRESSES [127.0.0.1:1], TIGERBEETLE_CLUSTER_ID 0, has not answered within BOOTSTRAP_TIMEOUT 3s")
 }
 
 func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 	for says, change := range map[string]func(*Config){
-		"PARTITIONS is 0: it must be from 1 to 1024":                             func(c *Config) { c.Partitions = 0 },
-		"KAFKA_WRITER_BYTES_PER_SECOND_MAX is 1000: it must be from 65536":       func(c *Config) { c.WriterBytesMax = 1000 },
-		`CLIENT_KEYS_DIR is "keys" and HTTP_KEYS_FILE "": give both or none`:     func(c *Config) { c.ClientKeysDir = "keys" },
-		`SIMULATOR_API_KEYS_DIR is "keys/" and CLIENT_KEYS_DIR "keys": name two`: func(c *Config) { c.ClientKeysDir, c.DigestsFile, c.BankKeysDir = "keys", "digests", "keys/" },
-		"KAFKA_SASL_USER is empty: name the user that may make others":           func(c *Config) { c.PasswordsDir = "passwords" },
-		`LEDGER_GIVEN_UP: "last week's" is no identity`:                          func(c *Config) { c.LedgerGivenUp = "last week's" },
+		"PARTITIONS is 0: it must be from 1 to 1024": func(c *Config) { c.Partitions = 0 },
+		"KAFKA_WRITER_BYTES_PER_SECOND_MAX is 1000: it must be from 65536": func(c *Config) {
+			c.WriterBytesMax = 1000
+		},
+		`CLIENT_KEYS_DIR is "keys" and HTTP_KEYS_FILE "": give both or none`: func(c *Config) {
+			c.ClientKeysDir = "keys"
+		},
+		`SIMULATOR_API_KEYS_DIR is "keys/" and CLIENT_KEYS_DIR "keys": name two`: func(c *Config) {
+			c.ClientKeysDir, c.DigestsFile, c.BankKeysDir = "keys", "digests", "keys/"
+		},
+		"KAFKA_SASL_USER is empty: name the user that may make others": func(c *Config) {
+			c.PasswordsDir = "passwords"
+		},
+		`LEDGER_GIVEN_UP: "last week's" is no identity`: func(c *Config) {
+			c.LedgerGivenUp = "last week's"
+		},
 	} {
 		config := smallConfig(t)
 		change(config)

@@ -44,9 +44,13 @@ func request[T any](ctx context.Context, config *Config, ask func() (T, error)) 
 	case ctx.Err() != nil:
 		return none, context.Cause(ctx)
 	case within.Err() != nil:
-		return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v, TIGERBEETLE_CLUSTER_ID %d, has not answered within BOOTSTRAP_TIMEOUT %v: start it, or correct the address or the cluster id", config.Ledger.Addresses, config.Ledger.ClusterID, config.Timeout)
+		return none, fmt.Errorf(
+			"the ledger at TIGERBEETLE_ADDRESSES %v, TIGERBEETLE_CLUSTER_ID %d, has not answered within BOOTSTRAP_TIMEOUT %v: start it, or correct the address or the cluster id",
+			config.Ledger.Addresses, config.Ledger.ClusterID, config.Timeout)
 	}
-	return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v refuses a request (LEDGER_BATCH_EVENTS_MAX is %d and must not exceed the server's limit; client and server must have the same version): %w", config.Ledger.Addresses, config.EventsMax, err)
+	return none, fmt.Errorf(
+		"the ledger at TIGERBEETLE_ADDRESSES %v refuses a request (LEDGER_BATCH_EVENTS_MAX is %d and must not exceed the server's limit; client and server must have the same version): %w",
+		config.Ledger.Addresses, config.EventsMax, err)
 }
 
 // populated reports whether an earlier run has finished. It is an error if that run had another
@@ -61,9 +65,8 @@ func (c *chart) populated(ctx context.Context) (bool, error) {
 	return true, c.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
 }
 
-// Populate creates and funds all accounts with a client of an empty ledger, and writes the marker, unless it is there. It
-// names the keys and secrets that are there.
-// Run does it on the ledger of its configuration.
+// Populate creates and funds all accounts with a client of an empty ledger, and writes the marker, unless it is there.
+// It names the keys and secrets that are there. Run does it on the ledger of its configuration.
 func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) error {
 	c := &chart{config, client}
 	done, err := c.populated(ctx)
@@ -87,7 +90,8 @@ func (c *chart) populate(ctx context.Context) error {
 	}
 	// Fund only when all accounts exist: a transfer whose account is missing burns its id for
 	// good, and a funding has one possible id.
-	for _, transfers := range []iter.Seq[tb.Transfer]{fundings(p), slices.Values(acts(p)), one(c.config.marker().Transfer())} {
+	for _, transfers := range []iter.Seq[tb.Transfer]{fundings(p), slices.Values(acts(p)),
+		one(c.config.marker().Transfer())} {
 		if err == nil {
 			err = c.createTransfers(ctx, transfers)
 		}
@@ -172,7 +176,8 @@ func fundings(p sandbox.Population) iter.Seq[tb.Transfer] {
 			}
 		}
 		for customer := range customers(p) {
-			if deposit := p.DepositOf(customer); deposit > 0 && !yield(funding(ledger.TransitAccount(customer.ISPB), ledger.CustomerAccount(customer), deposit)) {
+			if deposit := p.DepositOf(customer); deposit > 0 &&
+				!yield(funding(ledger.TransitAccount(customer.ISPB), ledger.CustomerAccount(customer), deposit)) {
 				return
 			}
 		}
@@ -181,7 +186,9 @@ func fundings(p sandbox.Population) iter.Seq[tb.Transfer] {
 
 func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account]) error {
 	return inBatches(accounts, c.config.EventsMax, func(batch []tb.Account) error {
-		results, err := request(ctx, c.config, func() ([]tb.AccountEventResult, error) { return c.client.CreateAccounts(batch) })
+		results, err := request(ctx, c.config, func() ([]tb.AccountEventResult, error) {
+			return c.client.CreateAccounts(batch)
+		})
 		if err != nil {
 			return err
 		}
@@ -191,7 +198,9 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 			}
 			account := batch[result.Index]
 			if account.ID == ledger.IssuanceAccount {
-				found, err := request(ctx, c.config, func() ([]tb.Account, error) { return c.client.LookupAccounts([]tb.Uint128{account.ID}) })
+				found, err := request(ctx, c.config, func() ([]tb.Account, error) {
+					return c.client.LookupAccounts([]tb.Uint128{account.ID})
+				})
 				for _, is := range found {
 					err = c.config.marker().Check(ledger.MarkerOf(is.UserData128, is.UserData64))
 				}
@@ -199,7 +208,8 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 					return err
 				}
 			}
-			return fmt.Errorf("the ledger refuses to create %s: %s; it holds something that this version does not create: start with an empty ledger", ledger.AccountName(account.ID), result.Result)
+			return fmt.Errorf("the ledger refuses to create %s: %s; it holds something that this version does not create: start with an empty ledger",
+				ledger.AccountName(account.ID), result.Result)
 		}
 		return nil
 	})
@@ -207,7 +217,9 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 
 func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Transfer]) error {
 	return inBatches(transfers, c.config.EventsMax, func(batch []tb.Transfer) error {
-		results, err := request(ctx, c.config, func() ([]tb.TransferEventResult, error) { return c.client.CreateTransfers(batch) })
+		results, err := request(ctx, c.config, func() ([]tb.TransferEventResult, error) {
+			return c.client.CreateTransfers(batch)
+		})
 		if err != nil {
 			return err
 		}
@@ -217,9 +229,12 @@ func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 			}
 			transfer := batch[result.Index]
 			if transfer.Ledger == ledger.Books {
-				return fmt.Errorf("the ledger refuses the act %q about %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS), or somebody has used its id for another act", ledger.ActKind(transfer.Code), ledger.AccountName(ledger.BooksOf(transfer)), result.Result)
+				return fmt.Errorf("the ledger refuses the act %q about %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS), or somebody has used its id for another act",
+					ledger.ActKind(transfer.Code), ledger.AccountName(ledger.BooksOf(transfer)), result.Result)
 			}
-			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", ledger.AccountName(transfer.CreditAccountID), pix.Reais(ledger.Centavos(transfer.Amount)), result.Result)
+			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger",
+				ledger.AccountName(transfer.CreditAccountID), pix.Reais(ledger.Centavos(transfer.Amount)),
+				result.Result)
 		}
 		return nil
 	})

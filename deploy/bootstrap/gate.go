@@ -37,7 +37,8 @@ func (g *gate) patiently(ctx context.Context, do func(context.Context) error) er
 	defer cancel()
 	for {
 		err := do(ctx)
-		if not, told := errors.AsType[*kerr.Error](err); !told || !not.Retriable || !host.Sleep(ctx, 200*time.Millisecond) {
+		if not, told := errors.AsType[*kerr.Error](err); !told || !not.Retriable ||
+			!host.Sleep(ctx, 200*time.Millisecond) {
 			return err
 		}
 	}
@@ -66,7 +67,8 @@ func (g *gate) check(ctx context.Context, done bool) error {
 		g.say("LEDGER_GIVEN_UP=%s has no effect: the topics name the ledger %s, which is this one", given, named)
 		return nil
 	case wrong == nil && mixed == nil:
-		return fmt.Errorf("LEDGER_GIVEN_UP is %s, which is the ledger at hand, and it lacks nothing: leave the setting away", given)
+		return fmt.Errorf("LEDGER_GIVEN_UP is %s, which is the ledger at hand, and it lacks nothing: leave the setting away",
+			given)
 	case !names:
 		return g.refusal(named, fmt.Errorf("LEDGER_GIVEN_UP is %s, and the topics name %s: %w", given, named, wrong))
 	}
@@ -83,7 +85,8 @@ func (g *gate) refusal(named ledger.Identity, wrong error) error {
 	if named == (ledger.Identity{}) {
 		first = "If " + stream.Checkpoints + " was lost, put its files back; else put the topics' own ledger back"
 	}
-	return fmt.Errorf("%w: topics and ledger do not belong together, so the ledger was not changed. %s, or start with empty topics and an empty ledger; if that ledger is lost for good, build it again as in docs/backup.md, or LEDGER_GIVEN_UP=%s makes the topics take the one at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses", wrong, first, named)
+	return fmt.Errorf("%w: topics and ledger do not belong together, so the ledger was not changed. %s, or start with empty topics and an empty ledger; if that ledger is lost for good, build it again as in docs/backup.md, or LEDGER_GIVEN_UP=%s makes the topics take the one at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses",
+		wrong, first, named)
 }
 
 // wrong returns what is wrong with the pair, or nil. err means that it could not be found out.
@@ -100,7 +103,8 @@ func (g *gate) wrong(ctx context.Context, done bool) (wrong, err error) {
 	case err != nil || !used:
 		return nil, err
 	case !done:
-		return fmt.Errorf("the ledger has no marker, so it is new or not complete, and the topics have records or commits of an earlier one"), nil
+		return fmt.Errorf("the ledger has no marker, so it is new or not complete, and the topics have records or commits of an earlier one"),
+			nil
 	}
 	names, err := origin.Read(ctx, g.chart.client, g.config.Partitions)
 	if err != nil {
@@ -127,7 +131,8 @@ func (g *gate) alone(ctx context.Context) error {
 		return fmt.Errorf("cannot find out whether engines run: %w", err)
 	}
 	if n := len(groups[stream.EngineGroup].Members); n > 0 {
-		return fmt.Errorf("the group %s has %d members: stop all engines first, wait for the end of their sessions, and run it again", stream.EngineGroup, n)
+		return fmt.Errorf("the group %s has %d members: stop all engines first, wait for the end of their sessions, and run it again",
+			stream.EngineGroup, n)
 	}
 	return nil
 }
@@ -192,7 +197,8 @@ func (g *gate) keepFinished(ctx context.Context, write map[int32]origin.Checkpoi
 		if before := g.known[partition]; len(g.known) > 0 && (before.Log == names.Log || len(names.Origins) == 0) {
 			checkpoint.Offset, checkpoint.Hint = before.Offset, before.Hint
 		}
-		if commit, there := commits[partition]; there && stream.IsHint(commit.Metadata) && commit.At > checkpoint.Offset {
+		if commit, there := commits[partition]; there && stream.IsHint(commit.Metadata) &&
+			commit.At > checkpoint.Offset {
 			checkpoint.Offset, checkpoint.Hint = commit.At, commit.Metadata
 		}
 		write[partition] = checkpoint
@@ -207,7 +213,9 @@ const partitionsMax = 1024
 // topic again, because an empty one would look as if nothing had been paid. Only
 // PAYMENTS_LOG_GIVEN_UP ends that: it gives up the named log.
 func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
-	names, err := request(ctx, c.config, func() (origin.Names, error) { return origin.Read(ctx, c.client, partitionsMax) })
+	names, err := request(ctx, c.config, func() (origin.Names, error) {
+		return origin.Read(ctx, c.client, partitionsMax)
+	})
 	if err != nil {
 		return err
 	}
@@ -215,7 +223,8 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 	case len(names.Origins) == 0:
 		return nil // a new log, also the one after a log that was given up
 	case given > names.Log:
-		return fmt.Errorf("PAYMENTS_LOG_GIVEN_UP is %d, and the ledger's log has the number %d: only that one can be given up", given, names.Log)
+		return fmt.Errorf("PAYMENTS_LOG_GIVEN_UP is %d, and the ledger's log has the number %d: only that one can be given up",
+			given, names.Log)
 	case given < names.Log:
 		c.config.namedLog = names.Log
 		return nil
@@ -261,7 +270,8 @@ func forgetCommits(ctx context.Context, config *Config) error {
 	case err == nil, errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.UnknownTopicOrPartition):
 		return nil
 	case errors.Is(err, kerr.GroupSubscribedToTopic):
-		return fmt.Errorf("engines run, so what they have finished of %s cannot be forgotten: stop all of them first: %w", stream.Payments, err)
+		return fmt.Errorf("engines run, so what they have finished of %s cannot be forgotten: stop all of them first: %w",
+			stream.Payments, err)
 	}
 	return fmt.Errorf("cannot delete the offsets of the group %s: %w", stream.EngineGroup, err)
 }

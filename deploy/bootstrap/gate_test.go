@@ -59,7 +59,8 @@ func namedBy(t *testing.T, kafka *kgo.Client, of ledger.Config, number uint32) l
 	known, err := origin.ReadCheckpoints(t.Context(), kafka)
 	named, mixed := origin.NamedBy(known)
 	is, unread := ledger.ReadIdentity(t.Context(), connect(t, of))
-	if err := errors.Join(err, mixed, unread); err != nil || len(known) != 3 || named != is || uint32(is.Number) != number {
+	if err := errors.Join(err, mixed, unread); err != nil || len(known) != 3 || named != is ||
+		uint32(is.Number) != number {
 		t.Fatalf("%d checkpoints name %v, and the ledger is %v: %v", len(known), named, is, err)
 	}
 	return named
@@ -72,14 +73,18 @@ func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
 	kafka, client := kafkaOf(t, config), connect(t, of)
 	kit.Must(t, kit.ErrorOf(prepare(t, config)))
 	id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, 2)))
-	value, err := (&pixv1.SettlementReport{EndToEndId: id.String(), Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}).MarshalVT()
+	value, err := (&pixv1.SettlementReport{EndToEndId: id.String(),
+		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}).MarshalVT()
 	kit.Must(t, err)
-	for _, record := range []*kgo.Record{{Topic: stream.Payments, Value: []byte("x")}, {Topic: stream.Settlements, Value: value}} {
+	for _, record := range []*kgo.Record{{Topic: stream.Payments, Value: []byte("x")},
+		{Topic: stream.Settlements, Value: value}} {
 		kit.Must(t, kafka.ProduceSync(t.Context(), record).FirstErr())
 	}
-	kit.Says(t, Run(t.Context(), config, io.Discard), "LEDGER_GIVEN_UP=none", "If pix.checkpoints was lost, put its files back")
+	kit.Says(t, Run(t.Context(), config, io.Discard), "LEDGER_GIVEN_UP=none",
+		"If pix.checkpoints was lost, put its files back")
 	kit.Must(t, kit.ErrorOf(origin.Name(t.Context(), kafka, client, 1, 0, 0)))
-	kit.Says(t, Run(t.Context(), config, io.Discard), "is about "+id.String()) // what was told last, and it does not know
+	// what was told last, and it does not know
+	kit.Says(t, Run(t.Context(), config, io.Discard), "is about "+id.String())
 	write(t, client, ledger.AppendReceipt(nil, id, pix.Content{}, pix.ReasonUnknownPayerPSP, false))
 	kit.Must(t, Run(t.Context(), config, io.Discard))
 	namedBy(t, kafka, of, 2)
@@ -95,7 +100,8 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	kit.Must(t, run(0))
 	kafka, client := kafkaOf(t, config), connect(t, config.Ledger)
 	admin := kadm.NewClient(kafka)
-	kit.Must(t, kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("x")}).FirstErr()) // to partition 0
+	// to partition 0
+	kit.Must(t, kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("x")}).FirstErr())
 	kit.Must(t, kit.ErrorOf(origin.Name(t.Context(), kafka, client, 1, 0, 0)))
 	committed := kadm.Offsets{}
 	committed.AddOffset(stream.Payments, 0, 1, -1)
@@ -114,8 +120,10 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 			t.Fatal("it created the topic")
 		}
 	}
-	kit.Must(t, kit.ErrorOf(admin.CreateTopic(t.Context(), int32(config.Partitions), 1, nil, stream.Payments))) // somebody made it anew
-	kit.Says(t, run(0), "the ledger's log has a record at 0. The topic was made anew", "PAYMENTS_LOG_GIVEN_UP=1 gives it up")
+	// somebody made it anew
+	kit.Must(t, kit.ErrorOf(admin.CreateTopic(t.Context(), int32(config.Partitions), 1, nil, stream.Payments)))
+	kit.Says(t, run(0), "the ledger's log has a record at 0. The topic was made anew",
+		"PAYMENTS_LOG_GIVEN_UP=1 gives it up")
 	kit.Must(t, kit.ErrorOf(admin.DeleteTopic(t.Context(), stream.Payments)))
 	for range 2 { // the second has nothing to do
 		kit.Must(t, run(1))

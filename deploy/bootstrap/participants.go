@@ -39,7 +39,8 @@ func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal boo
 		return err
 	}
 	if !slices.Contains(register.joined, bank) {
-		return fmt.Errorf("%s has not joined: the central bank registers it first (liquida participant register %[1]s)", bank)
+		return fmt.Errorf("%s has not joined: the central bank registers it first (liquida participant register %[1]s)",
+			bank)
 	}
 	if err := chart.sealOf(ctx, bank, newSeal, say); err != nil {
 		return err
@@ -49,7 +50,8 @@ func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal boo
 		if err := chart.ensureParticipants(ctx, []stream.Access{access}, say); err != nil {
 			return err
 		}
-		say("the password of Kafka's user %s, whose consumer group is %[1]s, is in %s; a bank that is asked over HTTP needs none", access.User, keys.PasswordFile(chart.participants(), access.User))
+		say("the password of Kafka's user %s, whose consumer group is %[1]s, is in %s; a bank that is asked over HTTP needs none",
+			access.User, keys.PasswordFile(chart.participants(), access.User))
 	}
 	return pause(ctx) // until engines and simulator have read the file
 }
@@ -59,7 +61,8 @@ func (c *chart) sealOf(ctx context.Context, bank pix.ISPB, another bool, say fun
 	file := c.config.AnswerKeysFile
 	err := keys.MakeSeals(file, []pix.ISPB{bank})
 	if err == nil && another {
-		if err = errors.Join(keys.AddSeal(file, bank), pause(ctx)); err == nil { // engines must know it before anybody seals with it
+		// engines must know it before anybody seals with it
+		if err = errors.Join(keys.AddSeal(file, bank), pause(ctx)); err == nil {
 			err = keys.PreferNewSeal(file, bank)
 		}
 	}
@@ -77,7 +80,8 @@ func (c *chart) sealOf(ctx context.Context, bank pix.ISPB, another bool, say fun
 		if i == 0 {
 			say("%s seals with the secret of digest %x, in %s", bank, seal, file)
 		} else {
-			say("%s has another secret, of digest %x: revoke it when nobody seals with it (liquida seal revoke %[1]s %[2]x)", bank, seal)
+			say("%s has another secret, of digest %x: revoke it when nobody seals with it (liquida seal revoke %[1]s %[2]x)",
+				bank, seal)
 		}
 	}
 	return nil
@@ -145,10 +149,14 @@ type known struct {
 // readRegister reads the joins, and the acts about keys and seals.
 func (c *chart) readRegister(ctx context.Context) (registered, error) {
 	r := registered{known: map[known]bool{}}
-	for _, kind := range []ledger.ActKind{ledger.Joined, ledger.KeyNamed, ledger.KeyRevoked, ledger.SealNamed, ledger.SealRevoked} {
-		filter := tb.AccountFilter{AccountID: ledger.RegisterAccount, Code: uint16(kind), Limit: uint32(c.config.EventsMax), Flags: tb.AccountFilterFlags{Debits: true}.ToUint32()}
+	for _, kind := range []ledger.ActKind{ledger.Joined, ledger.KeyNamed, ledger.KeyRevoked, ledger.SealNamed,
+		ledger.SealRevoked} {
+		filter := tb.AccountFilter{AccountID: ledger.RegisterAccount, Code: uint16(kind),
+			Limit: uint32(c.config.EventsMax), Flags: tb.AccountFilterFlags{Debits: true}.ToUint32()}
 		for {
-			records, err := request(ctx, c.config, func() ([]tb.Transfer, error) { return c.client.GetAccountTransfers(filter) })
+			records, err := request(ctx, c.config, func() ([]tb.Transfer, error) {
+				return c.client.GetAccountTransfers(filter)
+			})
 			if err != nil {
 				return r, err
 			}

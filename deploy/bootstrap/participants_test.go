@@ -25,7 +25,9 @@ import (
 // actsOf returns what the register says about the digest of a key or secret, in order.
 func actsOf(t *testing.T, client tigerbeetle.Client, digest keys.Digest) string {
 	t.Helper()
-	records, err := client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 8189, Flags: tb.AccountFilterFlags{Debits: true}.ToUint32()})
+	records, err := client.GetAccountTransfers(
+		tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 8189,
+			Flags: tb.AccountFilterFlags{Debits: true}.ToUint32()})
 	kit.Must(t, err)
 	var all []string
 	for _, record := range records {
@@ -70,7 +72,8 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	for range 2 {
 		var said bytes.Buffer
 		kit.Must(t, Participant(t.Context(), config, bank, false, &said))
-		if all := sealsOf(t, config, bank); len(all) != 1 || actsOf(t, client, all[0]) != "seal named of 10000006" || !strings.Contains(said.String(), fmt.Sprintf("%x", all[0])) {
+		if all := sealsOf(t, config, bank); len(all) != 1 || actsOf(t, client, all[0]) != "seal named of 10000006" ||
+			!strings.Contains(said.String(), fmt.Sprintf("%x", all[0])) {
 			t.Errorf("%x %s", all, said.String())
 		}
 	}
@@ -79,11 +82,13 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	own := *config
 	own.PasswordsDir = filepath.Join(config.PasswordsDir, participantsFolder)
 	admin := as(t, config, stream.Admin, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	kit.Must(t, admin.ProduceSync(t.Context(), &kgo.Record{Topic: stream.AuthorizationRequests, Value: []byte("x")}).FirstErr())
+	kit.Must(t, admin.ProduceSync(t.Context(),
+		&kgo.Record{Topic: stream.AuthorizationRequests, Value: []byte("x")}).FirstErr())
 	tryAll(t, config, &own, user, ofParticipant)
 
 	// A Kafka that knows nothing of the user; the register and the files stay.
-	gone, err := kadm.NewClient(admin).AlterUserSCRAMs(t.Context(), []kadm.DeleteSCRAM{{User: user, Mechanism: kadm.ScramSha512}}, nil)
+	gone, err := kadm.NewClient(admin).AlterUserSCRAMs(t.Context(),
+		[]kadm.DeleteSCRAM{{User: user, Mechanism: kadm.ScramSha512}}, nil)
 	if err != nil || gone.Error() != nil {
 		t.Fatal(err, gone.Error())
 	}
@@ -115,7 +120,8 @@ func whatWasRevokedIsNotNamedAgain(t *testing.T, ofLedger ledger.Config) {
 	kit.Must(t, os.WriteFile(filepath.Join(config.ClientKeysDir, string(other)), []byte(theirs), 0o600))
 	kit.Must(t, Run(t.Context(), config, io.Discard))
 	for digest, want := range map[keys.Digest]string{
-		digest: "key named of 10000001, key revoked of 10000001", seal: "seal named of 10000001, seal revoked of 10000001",
+		digest:   "key named of 10000001, key revoked of 10000001",
+		seal:     "seal named of 10000001, seal revoked of 10000001",
 		ofTheirs: "key named of 10000002, key revoked of 10000002",
 	} {
 		if acts := actsOf(t, client, digest); acts != want {

@@ -40,8 +40,8 @@ func At(config *Config, do func(Place) error) error {
 	return do(Place{chart.client, kafka, host.System().Dial})
 }
 
-// Rebuild makes the empty ledger of the configuration what a lost one was: the past that source knows, and then what was
-// reported since. It goes on where an earlier run ended. Nobody writes to the ledger before Accept.
+// Rebuild makes the empty ledger of the configuration what a lost one was: the past that source knows, and then what
+// was reported since. It goes on where an earlier run ended. Nobody writes to the ledger before Accept.
 func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Source, progress io.Writer) error {
 	r, err := p.begin(ctx, config, progress)
 	if err != nil {
@@ -63,7 +63,8 @@ func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Sourc
 		return err
 	}
 	r.say("the past is there, up to %s, in %.0f s", ends.Format(time.RFC3339), time.Since(began).Seconds())
-	all, unreadable, err := rebuild.Log{Stream: config.Stream, Kafka: r.kafka, Dial: p.Dial, Since: ends}.Told(ctx, target.Client)
+	all, unreadable, err := rebuild.Log{Stream: config.Stream, Kafka: r.kafka, Dial: p.Dial, Since: ends}.Told(ctx,
+		target.Client)
 	if err != nil {
 		return err
 	}
@@ -91,9 +92,11 @@ func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Sourc
 
 func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*gate, error) {
 	started := time.Now()
-	r := &gate{config: config, chart: &chart{config, p.Ledger}, kafka: p.Kafka, say: func(format string, values ...any) {
-		fmt.Fprintf(progress, "rebuild: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
-	}}
+	r := &gate{config: config, chart: &chart{config, p.Ledger}, kafka: p.Kafka,
+		say: func(format string, values ...any) {
+			fmt.Fprintf(progress, "rebuild: %6.1fs  %s\n", time.Since(started).Seconds(),
+				fmt.Sprintf(format, values...))
+		}}
 	return r, r.patiently(ctx, func(ctx context.Context) (err error) {
 		if r.known, err = origin.ReadCheckpoints(ctx, r.kafka); err != nil {
 			return err
@@ -104,9 +107,11 @@ func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*
 
 // report says what was brought back, what was not, and what a person must look at before Accept.
 func (g *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable int) error {
-	g.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled, result.Rejected)
+	g.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled,
+		result.Rejected)
 	for _, loan := range result.Loans {
-		g.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind, loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
+		g.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind,
+			loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
 	}
 	for _, what := range result.Impossible {
 		g.say("NOT BROUGHT BACK %s", what)
@@ -122,7 +127,8 @@ func (g *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable 
 		return err
 	}
 	for _, last := range acts {
-		g.say("the last act is of %s: acts after it are lost, and no topic names them. Ask all who act. A revoked key and a suspended bank come first", time.Unix(0, int64(last.Timestamp)).UTC().Format(time.RFC3339))
+		g.say("the last act is of %s: acts after it are lost, and no topic names them. Ask all who act. A revoked key and a suspended bank come first",
+			time.Unix(0, int64(last.Timestamp)).UTC().Format(time.RFC3339))
 	}
 	g.say("verdicts that only the HTTP API told are lost, too; their orders are cleared as always")
 	g.say("nobody can write to this ledger yet: if you take it as it is, `bootstrap rebuild accept`")
@@ -160,7 +166,8 @@ func (p Place) Accept(ctx context.Context, config *Config, progress io.Writer) e
 		if err := origin.WriteCheckpoints(ctx, r.kafka, write); err != nil {
 			return err
 		}
-		r.say("this ledger is %s, and the topics take it. Now acts are taken, and nothing else: do again what is lost, then `bootstrap rebuild confirm`", names.Ledger)
+		r.say("this ledger is %s, and the topics take it. Now acts are taken, and nothing else: do again what is lost, then `bootstrap rebuild confirm`",
+			names.Ledger)
 		return nil
 	})
 }

@@ -86,9 +86,11 @@ func live(t *testing.T, client tigerbeetle.Client) (h history) {
 	h.content = pix.Content{Payer: p.Customer(0), Payee: p.Customer(1), AmountCentavos: 100}
 	const window = 3600
 	capTo := func(id string, centavos int64) {
-		act := ledger.Act{Kind: ledger.DayCapped, Bank: h.content.Payer.ISPB, Centavos: centavos, WindowSeconds: window, ByCentralBank: true}
+		act := ledger.Act{Kind: ledger.DayCapped, Bank: h.content.Payer.ISPB, Centavos: centavos, WindowSeconds: window,
+			ByCentralBank: true}
 		account := accountOf(t, client, ledger.AllowanceAccount(act.Bank, ledger.Day))
-		write(t, client, ledger.GrantOf(account).AppendAdjustment(ledger.AppendAct(nil, "central-bank", id, act), centavos))
+		write(t, client, ledger.GrantOf(account).AppendAdjustment(
+			ledger.AppendAct(nil, "central-bank", id, act), centavos))
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	newID := func() pix.EndToEndID { return pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random) }
@@ -114,7 +116,8 @@ func live(t *testing.T, client tigerbeetle.Client) (h history) {
 		kit.Must(t, kit.ErrorOf(ledger.ProbeClock(client, time.Now, 5)))
 		returned := pix.ReturnContent{Original: h.settled, AmountCentavos: 10, Reason: pix.MustReason("MD06")}
 		back := pix.NewReturnID(h.content.Payee.ISPB, time.Now(), random)
-		write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, back, returned, 0, h.content, 60), h.settled))
+		write(t, client, ledger.AppendReturnedMark(
+			ledger.AppendReturnReserve(nil, back, returned, 0, h.content, 60), h.settled))
 		write(t, client, ledger.AppendReturnPost(nil, back, returned, 0, false))
 	}
 	capTo("cap-2", 5000) // a cap that is lowered takes what is free, whatever holds are left out
@@ -206,7 +209,8 @@ func TestImport(t *testing.T) {
 		}
 		missing, more := map[tb.Uint128]bool{}, 0
 		for id, transfer := range had { // an archive lacks leg 4 of what had expired, which frees nothing any more
-			missing[id] = transfer.Timestamp <= c.to && ends[id] <= c.to && (c.to == 1<<63 || transfer.Code != ledger.CodeLeg4)
+			missing[id] = transfer.Timestamp <= c.to && ends[id] <= c.to &&
+				(c.to == 1<<63 || transfer.Code != ledger.CodeLeg4)
 		}
 		for _, got := range transfersOf(t, into) {
 			if was, known := had[got.ID]; !known {
@@ -222,18 +226,22 @@ func TestImport(t *testing.T) {
 			}
 		}
 		if more > 32 || more < 31 || more < 32 && c.to == 1<<63 { // the last one may be in no segment yet
-			t.Errorf("%s: %d transfers were not in the past, want 30 legs 4 of settled payments, the end and the marker", name, more)
+			t.Errorf("%s: %d transfers were not in the past, want 30 legs 4 of settled payments, the end and the marker",
+				name, more)
 		}
 		accounts, err := from.QueryAccounts(tb.QueryFilter{Limit: 8189})
 		kit.Must(t, err)
 		for _, was := range accounts {
 			got := accountOf(t, into, was.ID)
-			if got.Timestamp != was.Timestamp || got.UserData128 != was.UserData128 || c.to == 1<<63 && (got.CreditsPosted != was.CreditsPosted || got.DebitsPosted != was.DebitsPosted) {
+			if got.Timestamp != was.Timestamp || got.UserData128 != was.UserData128 || c.to == 1<<63 &&
+				(got.CreditsPosted != was.CreditsPosted || got.DebitsPosted != was.DebitsPosted) {
 				t.Fatalf("%s: %s is %+v, want %+v", name, ledger.AccountName(was.ID), got, was)
 			}
 		}
-		// An order that comes again is known if it had ended. What had expired may be held once more, and can never settle.
-		for id, want := range map[pix.EndToEndID]tb.CreateTransferResult{h.settled: tb.TransferExistsWithDifferentFlags, h.open: tb.TransferOK, h.expired: tb.TransferOK} {
+		// An order that comes again is known if it had ended. What had expired may be held once more, and can never
+		// settle.
+		for id, want := range map[pix.EndToEndID]tb.CreateTransferResult{h.settled: tb.TransferExistsWithDifferentFlags,
+			h.open: tb.TransferOK, h.expired: tb.TransferOK} {
 			order := ledger.AppendReserve(nil, id, h.content, 60)
 			results, err := into.CreateTransfers(order)
 			if got := ledger.ResultOf(order, 0, results); err != nil || got.Status != want {
@@ -261,8 +269,9 @@ func TestImport(t *testing.T) {
 	kit.Says(t, err, "another ledger, or an older copy")
 }
 
-// What was reported gets its verdict although the reports are in no order that works: a payment waits for what its payer
-// spends, and only where nothing comes the central bank lends it, and takes back what it can. It has the time of its report.
+// What was reported gets its verdict although the reports are in no order that works: a payment waits for what its
+// payer spends, and only where nothing comes the central bank lends it, and takes back what it can. It has the time of
+// its report.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -278,12 +287,14 @@ func TestForward(t *testing.T) {
 
 	random := rand.New(rand.NewPCG(1, 2))
 	told := func(from, to pix.Account, centavos uint64) rebuild.Told {
-		return rebuild.Told{ID: pix.NewEndToEndID(from.ISPB, now, random), Settled: true, Content: pix.Content{Payer: from, Payee: to, AmountCentavos: centavos}}
+		return rebuild.Told{ID: pix.NewEndToEndID(from.ISPB, now, random), Settled: true,
+			Content: pix.Content{Payer: from, Payee: to, AmountCentavos: centavos}}
 	}
 	a, b, c, d := p.Customer(0), p.Customer(1), p.Customer(2), p.Customer(3)
 	spends := told(b, c, 150) // what a brings
 	back := func(original pix.EndToEndID) rebuild.Told {
-		return rebuild.Told{ID: pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), Return: true, Settled: true, Content: pix.Content{Payer: c, Payee: b, AmountCentavos: 10},
+		return rebuild.Told{ID: pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), Return: true, Settled: true,
+			Content: pix.Content{Payer: c, Payee: b, AmountCentavos: 10},
 			Returns: pix.ReturnContent{Original: original, AmountCentavos: 10, Reason: pix.MustReason("MD06")}}
 	}
 	refused := told(a, b, 7)
@@ -296,26 +307,30 @@ func TestForward(t *testing.T) {
 	}
 	all[len(all)-1].At = now.Add(time.Hour)
 	result, err := target.Forward(t.Context(), all, ends, now)
-	if err != nil || result.Settled != 7 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
+	if err != nil || result.Settled != 7 || result.Rejected != 1 || len(result.Impossible) != 1 ||
+		len(result.Loans) != 1 {
 		t.Fatalf("%+v %v", result, err)
 	}
-	if loan := result.Loans[0]; loan.Act.Kind != ledger.Deposit || loan.Act.Account != c || loan.Act.Centavos != loan.Returned {
+	if loan := result.Loans[0]; loan.Act.Kind != ledger.Deposit || loan.Act.Account != c ||
+		loan.Act.Centavos != loan.Returned {
 		t.Errorf("the loan is %+v", loan)
 	}
 	for customer, want := range map[pix.Account]int64{a: 20, b: 30, c: 300, d: 50} {
 		account := accountOf(t, into, ledger.CustomerAccount(customer))
-		if got := ledger.Less(account.CreditsPosted, account.DebitsPosted); got != want || account.DebitsPending != (tb.Uint128{}) {
+		if got := ledger.Less(account.CreditsPosted, account.DebitsPosted); got != want ||
+			account.DebitsPending != (tb.Uint128{}) {
 			t.Errorf("%s has %d centavos, want %d", ledger.AccountName(account.ID), got, want)
 		}
 	}
 	verdict, err := into.LookupTransfers([]tb.Uint128{ledger.IDsOf(refused.ID).Verdict()})
-	if err != nil || len(verdict) != 1 || time.Unix(0, int64(verdict[0].Timestamp)).Sub(all[2].At).Abs() > time.Microsecond {
+	if err != nil || len(verdict) != 1 ||
+		time.Unix(0, int64(verdict[0].Timestamp)).Sub(all[2].At).Abs() > time.Microsecond {
 		t.Errorf("%v: the refusal told at %v is %+v", err, all[2].At, verdict)
 	}
 }
 
-// archived archives a ledger into a folder, and begins anew after each so many steps, as after kill -9. Finished days are
-// merged.
+// archived archives a ledger into a folder, and begins anew after each so many steps, as after kill -9. Finished days
+// are merged.
 func archived(t *testing.T, client tigerbeetle.Client, folder string, eventsMax, stepsOfALife int) archive.Manifest {
 	t.Helper()
 	for {
@@ -354,7 +369,8 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	if err := json.Unmarshal([]byte(said.Out), &answers); err != nil || said.Code != 0 || len(answers.Queries) != 5 {
 		t.Fatal(said.Out, said.Err, err)
 	}
-	totals, err := archive.Verify(os.DirFS(filepath.Join(folder, "archive")), func(archive.Manifest) {}, func(archive.DayEnd) {})
+	totals, err := archive.Verify(os.DirFS(filepath.Join(folder, "archive")), func(archive.Manifest) {},
+		func(archive.DayEnd) {})
 	kit.Must(t, err)
 	sum := func(query, column int, want float64) {
 		t.Helper()
@@ -373,7 +389,8 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	sum(pairs, 2, settled)
 	sum(pairs, 3, reais)
 	sum(reasons, 2, float64(totals.Rejected+totals.Refused))
-	if len(slowest) != 10 || slowest[0][1].(float64) < slowest[9][1].(float64) || len(one) != 1 || one[0][1] != h.capped.String() {
+	if len(slowest) != 10 || slowest[0][1].(float64) < slowest[9][1].(float64) || len(one) != 1 ||
+		one[0][1] != h.capped.String() {
 		t.Errorf("the slowest are %v, and one is %v", slowest, one)
 	}
 	if count := fmt.Sprint(int(answers.Queries[pairs][0][2].(float64))); !strings.Contains(answers.Pandas, count) {
@@ -441,7 +458,8 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	if want := map[string]int{"2026-02-28": 4, "2026-03-01": 2, "2026-03-02": 1}; !maps.Equal(days, want) {
 		t.Fatalf("payments by day are %v, want %v", days, want)
 	}
-	if merged, err := filepath.Glob(filepath.Join(folder, "payments", "day=*", "day.parquet")); err != nil || len(merged) != 2 {
+	if merged, err := filepath.Glob(filepath.Join(folder, "payments", "day=*", "day.parquet")); err != nil ||
+		len(merged) != 2 {
 		t.Errorf("the days that are over are not in one file each: %v", merged)
 	}
 	for text, over := range map[string]bool{"2026-02-28": true, "2026-03-01": true, "2026-03-02": false} {
@@ -450,13 +468,14 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 		chain, err := tlog.ParseHash(ends[text])
 		kit.Must(t, err)
 		found, err := client.LookupTransfers([]tb.Uint128{ledger.ArchivedID(day)})
-		if err != nil || len(found) > 0 != over || over && found[0].UserData128 != ledger.Archived(day, chain).UserData128 {
+		if err != nil || len(found) > 0 != over || over &&
+			found[0].UserData128 != ledger.Archived(day, chain).UserData128 {
 			t.Errorf("of %s the ledger says %+v %v", text, found, err)
 		}
 	}
 
-	// Its ledger is given up and gets another identity. That changes nothing, and no rebuild would bring it: an archive does not
-	// end with it.
+	// Its ledger is given up and gets another identity. That changes nothing, and no rebuild would bring it: an
+	// archive does not end with it.
 	now = now.Add(time.Hour)
 	is, err := ledger.ReadIdentity(t.Context(), client)
 	kit.Must(t, err)

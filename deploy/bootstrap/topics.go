@@ -30,13 +30,14 @@ func topicConfigs(topic stream.Topic, cluster string, config *Config) map[string
 		cleanup = "compact"
 	}
 	configs := map[string]string{
-		"cleanup.policy":    cleanup,
-		"compression.type":  "producer", // batches stay as they were sent, so what a writer keeps to, readers can rely on
+		"cleanup.policy": cleanup,
+		// batches stay as they were sent, so what a writer keeps to, readers can rely on
+		"compression.type":  "producer",
 		"max.message.bytes": strconv.Itoa(topic.MessageBytes()),
 		// An order is valid relative to its record's timestamp, which is its sender's: see Validate of platform/pix.
 		"message.timestamp.type": "CreateTime",
-		// Old records are welcome: an order may have waited for long, and a restored topic keeps its timestamps. But one
-		// from the future would keep all that comes behind it from expiring. Its sender gets INVALID_TIMESTAMP.
+		// Old records are welcome: an order may have waited for long, and a restored topic keeps its timestamps. But
+		// one from the future would keep all that comes behind it from expiring. Its sender gets INVALID_TIMESTAMP.
 		"message.timestamp.before.max.ms": "9223372036854", // 292 years, the most that Redpanda takes
 		"message.timestamp.after.max.ms":  "3600000",
 		// Services produce with acks=all, which means all in-sync replicas. With this many of them
@@ -96,8 +97,8 @@ func withKafka(ctx context.Context, config *Config, do func(context.Context, *kg
 	return do(ctx, client)
 }
 
-// ensureKafka creates the missing topics, and sets on others what they must have; it fails if the broker does not take it.
-// On a secured broker it also creates the users, and grants ACLs and quotas.
+// ensureKafka creates the missing topics, and sets on others what they must have; it fails if the broker does not take
+// it. On a secured broker it also creates the users, and grants ACLs and quotas.
 func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) error {
 	said := map[string]bool{}
 	once := func(format string, values ...any) (first bool) { // each attempt finds the same
@@ -118,7 +119,8 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 			if !is {
 				return err
 			}
-			if why == nil || time.Now().Before(deadline) { // after the deadline err says only that time is up: keep the last cause
+			// after the deadline err says only that time is up: keep the last cause
+			if why == nil || time.Now().Before(deadline) {
 				why = away.error
 			}
 			if time.Since(told) > 5*time.Second {
@@ -137,7 +139,8 @@ func ensureOnce(ctx context.Context, client *kgo.Client, config *Config, say fun
 		return &awayError{err}
 	}
 	admin := kadm.NewClient(client)
-	for _, step := range []func(context.Context, *kadm.Client, *Config, func(string, ...any) bool) error{createMissing, grow, verifyAll} {
+	for _, step := range []func(context.Context, *kadm.Client, *Config, func(string, ...any) bool) error{createMissing,
+		grow, verifyAll} {
 		if err := step(ctx, admin, config, say); err != nil {
 			return err
 		}
@@ -145,7 +148,9 @@ func ensureOnce(ctx context.Context, client *kgo.Client, config *Config, say fun
 	if config.PasswordsDir == "" {
 		return nil
 	}
-	return ensureUsers(ctx, client, config, config.PasswordsDir, stream.Accesses, func(format string, values ...any) { say(format, values...) })
+	return ensureUsers(ctx, client, config, config.PasswordsDir, stream.Accesses, func(format string, values ...any) {
+		say(format, values...)
+	})
 }
 
 // awayError is a failure that may pass.
@@ -165,22 +170,27 @@ func createMissing(ctx context.Context, admin *kadm.Client, config *Config, say 
 			continue
 		}
 		if topic.Name == stream.Payments && config.namedLog > 0 {
-			return fmt.Errorf("topic %s does not exist, and the ledger names its log (number %d): a new topic would hide the loss of acknowledged payments; put the log back, or set PAYMENTS_LOG_GIVEN_UP=%[2]d if it is lost for good: see ForeignLog in deploy/runbook.md", topic.Name, config.namedLog)
+			return fmt.Errorf("topic %s does not exist, and the ledger names its log (number %d): a new topic would hide the loss of acknowledged payments; put the log back, or set PAYMENTS_LOG_GIVEN_UP=%[2]d if it is lost for good: see ForeignLog in deploy/runbook.md",
+				topic.Name, config.namedLog)
 		}
-		if topic.KeepForever && !topic.Compacted && topic.Name != stream.Payments && config.namedLog > 0 && !config.retell {
-			return fmt.Errorf("topic %s does not exist, and engines have worked: what it kept is gone, and an empty one would hide that; put its files back, or stop all engines and run bootstrap retell, with which engines write again what is missing: see TopicsChanged in deploy/runbook.md", topic.Name)
+		if topic.KeepForever && !topic.Compacted && topic.Name != stream.Payments && config.namedLog > 0 &&
+			!config.retell {
+			return fmt.Errorf("topic %s does not exist, and engines have worked: what it kept is gone, and an empty one would hide that; put its files back, or stop all engines and run bootstrap retell, with which engines write again what is missing: see TopicsChanged in deploy/runbook.md",
+				topic.Name)
 		}
 		configs := map[string]*string{}
 		for name, value := range topicConfigs(topic, metadata.Cluster, config) {
 			configs[name] = &value
 		}
-		response, err := admin.CreateTopic(ctx, int32(config.Partitions), int16(config.ReplicationFactor), configs, topic.Name)
+		response, err := admin.CreateTopic(ctx, int32(config.Partitions), int16(config.ReplicationFactor),
+			configs, topic.Name)
 		switch {
 		case err == nil:
 			say("topic %s is new", topic.Name)
 		case errors.Is(err, kerr.TopicAlreadyExists): // another bootstrap was faster
 		case response.Err != nil && !kerr.IsRetriable(response.Err):
-			return fmt.Errorf("Kafka refuses to create topic %s with PARTITIONS %d and REPLICATION_FACTOR %d: %w %s", topic.Name, config.Partitions, config.ReplicationFactor, response.Err, response.ErrMessage)
+			return fmt.Errorf("Kafka refuses to create topic %s with PARTITIONS %d and REPLICATION_FACTOR %d: %w %s",
+				topic.Name, config.Partitions, config.ReplicationFactor, response.Err, response.ErrMessage)
 		default:
 			return away("creating topic %s: %w", topic.Name, err)
 		}
@@ -224,8 +234,10 @@ func verifyAll(ctx context.Context, admin *kadm.Client, config *Config, say func
 				if err := alter(ctx, admin, topic.Name, name, is, want[name]); err != nil {
 					return err
 				}
-				if first := say("topic %s has %s=%s now; it had %q", topic.Name, name, want[name], is); !first && !known {
-					return fmt.Errorf("topic %s must have %s=%s, and this broker (cluster %q) does not describe it: without it records could be lost, so use a broker that knows it", topic.Name, name, want[name], found.Cluster)
+				if first := say("topic %s has %s=%s now; it had %q", topic.Name, name, want[name], is); !first &&
+					!known {
+					return fmt.Errorf("topic %s must have %s=%s, and this broker (cluster %q) does not describe it: without it records could be lost, so use a broker that knows it",
+						topic.Name, name, want[name], found.Cluster)
 				}
 				altered = away("topic %s has a new %s, to be read again", topic.Name, name)
 			}
@@ -240,11 +252,13 @@ func verifyPartitions(topic stream.Topic, detail kadm.TopicDetail, config *Confi
 	case detail.Err != nil: // a new topic takes a moment to be known everywhere
 		return away("topic %s: %w", topic.Name, detail.Err)
 	case have > config.Partitions:
-		return fmt.Errorf("topic %s has %d partitions and PARTITIONS is %d: partitions are never taken away, because their records would be lost; set PARTITIONS to %[2]d or more", topic.Name, have, config.Partitions)
+		return fmt.Errorf("topic %s has %d partitions and PARTITIONS is %d: partitions are never taken away, because their records would be lost; set PARTITIONS to %[2]d or more",
+			topic.Name, have, config.Partitions)
 	case have < config.Partitions: // grow has added them, and not every broker knows it
 		return away("topic %s has %d partitions and not yet %d", topic.Name, have, config.Partitions)
 	case replicas < config.ReplicationFactor:
-		return fmt.Errorf("topic %s has %d replicas and REPLICATION_FACTOR is %d: reassign its partitions, or set REPLICATION_FACTOR to %[2]d", topic.Name, replicas, config.ReplicationFactor)
+		return fmt.Errorf("topic %s has %d replicas and REPLICATION_FACTOR is %d: reassign its partitions, or set REPLICATION_FACTOR to %[2]d",
+			topic.Name, replicas, config.ReplicationFactor)
 	}
 	return nil
 }
@@ -252,7 +266,8 @@ func verifyPartitions(topic stream.Topic, detail kadm.TopicDetail, config *Confi
 // alter sets a setting of a topic.
 func alter(ctx context.Context, admin *kadm.Client, topic, name, have, want string) error {
 	what := fmt.Sprintf("topic %s has %s=%s and must have %[2]s=%[4]s", topic, name, have, want)
-	responses, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &want}}, topic)
+	responses, err := admin.AlterTopicConfigs(ctx,
+		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &want}}, topic)
 	if err != nil {
 		return away("%s: %w", what, err)
 	}
@@ -263,7 +278,8 @@ func alter(ctx context.Context, admin *kadm.Client, topic, name, have, want stri
 	case kerr.IsRetriable(err):
 		return away("%s: %w", what, err)
 	}
-	return fmt.Errorf("%s, and Kafka does not let this user set it: %w %s: set it with your Kafka tools (retention.ms of the authorization topics follows TRANSIENT_RETENTION, min.insync.replicas is REPLICATION_FACTOR/2+1), or start with an empty Kafka", what, err, response.ErrMessage)
+	return fmt.Errorf("%s, and Kafka does not let this user set it: %w %s: set it with your Kafka tools (retention.ms of the authorization topics follows TRANSIENT_RETENTION, min.insync.replicas is REPLICATION_FACTOR/2+1), or start with an empty Kafka",
+		what, err, response.ErrMessage)
 }
 
 // grow adds the partitions that topics lack. pix.payments is the last: an order in a partition that another
@@ -311,7 +327,9 @@ func askedEverywhere(ctx context.Context, admin *kadm.Client, config *Config) er
 	for _, group := range groups.Sorted() {
 		reads := slices.Contains(group.JoinTopics(), stream.AuthorizationRequests)
 		if owned := len(group.AssignedPartitions()[stream.AuthorizationRequests]); reads && owned < config.Partitions {
-			return &awayError{unreadError{fmt.Errorf("the consumer group %s owns %d of the %d partitions of %s, so %s gets no more partitions yet", group.Group, owned, config.Partitions, stream.AuthorizationRequests, stream.Payments)}}
+			return &awayError{unreadError{
+				fmt.Errorf("the consumer group %s owns %d of the %d partitions of %s, so %s gets no more partitions yet",
+					group.Group, owned, config.Partitions, stream.AuthorizationRequests, stream.Payments)}}
 		}
 	}
 	return nil
@@ -323,7 +341,9 @@ type unreadError struct{ error }
 // notReady is the error of a run whose time is over.
 func notReady(config *Config, why error) error {
 	if errors.As(why, new(unreadError)) {
-		return fmt.Errorf("after BOOTSTRAP_TIMEOUT %v %w. Payments go on as before. Clients look for new partitions regularly (metadata.max.age.ms, 5 minutes by default): run this again, stop the group's program, or raise BOOTSTRAP_TIMEOUT", config.Timeout, why)
+		return fmt.Errorf("after BOOTSTRAP_TIMEOUT %v %w. Payments go on as before. Clients look for new partitions regularly (metadata.max.age.ms, 5 minutes by default): run this again, stop the group's program, or raise BOOTSTRAP_TIMEOUT",
+			config.Timeout, why)
 	}
-	return fmt.Errorf("Kafka at KAFKA_BROKERS %v is not ready after BOOTSTRAP_TIMEOUT %v: %w; start it, or correct the settings KAFKA_…", config.Stream.Brokers, config.Timeout, why)
+	return fmt.Errorf("Kafka at KAFKA_BROKERS %v is not ready after BOOTSTRAP_TIMEOUT %v: %w; start it, or correct the settings KAFKA_…",
+		config.Stream.Brokers, config.Timeout, why)
 }

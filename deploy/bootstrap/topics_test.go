@@ -22,7 +22,9 @@ import (
 // prepare makes the topics, and returns what it says.
 func prepare(t *testing.T, config *Config) (said string, err error) {
 	t.Helper()
-	err = ensureKafka(t.Context(), config, func(format string, values ...any) { said += fmt.Sprintf(format, values...) + "\n" })
+	err = ensureKafka(t.Context(), config, func(format string, values ...any) {
+		said += fmt.Sprintf(format, values...) + "\n"
+	})
 	return said, err
 }
 
@@ -38,19 +40,24 @@ func TestTopics(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- kit.ErrorOf(prepare(t, config)) }()
 	time.Sleep(500 * time.Millisecond)
-	broker, _ := startKafka(t, kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, address) }))
+	broker, _ := startKafka(t, kfake.ListenFn(func(network, _ string) (net.Listener, error) {
+		return net.Listen(network, address)
+	}))
 	kit.Must(t, <-ended)
 
 	client := kafkaOf(t, config)
 	admin := kadm.NewClient(client)
-	kit.Must(t, kit.ErrorOf(client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("kept")}).First()))
-	kit.Must(t, kit.ErrorOf(admin.DeleteTopics(t.Context(), stream.Settlements))) // an interrupted run has left the others
+	kit.Must(t, kit.ErrorOf(
+		client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("kept")}).First()))
+	// an interrupted run has left the others
+	kit.Must(t, kit.ErrorOf(admin.DeleteTopics(t.Context(), stream.Settlements)))
 	for _, c := range []struct{ topic, name, value string }{
 		{stream.Payments, "cleanup.policy", "compact"},
 		{stream.AuthorizationResponses, "max.message.bytes", "1048576"},
 		{stream.DeadLetters, "unclean.leader.election.enable", "true"},
 	} {
-		kit.Must(t, kit.ErrorOf(admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: c.name, Value: &c.value}}, c.topic)))
+		kit.Must(t, kit.ErrorOf(
+			admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: c.name, Value: &c.value}}, c.topic)))
 	}
 	config.TransientRetention = 2 * time.Hour
 	said, err := prepare(t, config)
@@ -66,15 +73,18 @@ func TestTopics(t *testing.T) {
 			t.Errorf("it says %q, %v; want once %q", said, err, want)
 		}
 	}
-	if bounds, err := stream.BoundsOf(t.Context(), client, stream.Payments); err != nil || bounds[0].End-bounds[0].Start != 1 {
+	if bounds, err := stream.BoundsOf(t.Context(), client, stream.Payments); err != nil ||
+		bounds[0].End-bounds[0].Start != 1 {
 		t.Errorf("the record that was there: %v, %v", bounds, err)
 	}
 
 	for says, change := range map[string]func(*Config){
 		"topic pix.payments has 3 partitions and PARTITIONS is 2":       func(c *Config) { c.Partitions = 2 },
 		"topic pix.payments has 1 replicas and REPLICATION_FACTOR is 3": func(c *Config) { c.ReplicationFactor = 3 },
-		"has retention.ms=7200000 and must have retention.ms=10800000, and Kafka does not let this user set it": func(c *Config) {
-			broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.IncrementalAlterConfigs}, Err: kerr.PolicyViolation, Count: 1})
+		"has retention.ms=7200000 and must have retention.ms=10800000, and Kafka does not let this user set it": func(
+			c *Config) {
+			broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.IncrementalAlterConfigs},
+				Err: kerr.PolicyViolation, Count: 1})
 			c.TransientRetention = 3 * time.Hour
 		},
 		"Kafka refuses to create topic pix.payments with PARTITIONS 3 and REPLICATION_FACTOR 3": func(c *Config) {
@@ -96,19 +106,23 @@ func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
 	redpanda.Imitate(broker)
 	for run := range 2 {
 		said, err := prepare(t, config)
-		if err != nil || strings.Count(said, "min.insync.replicas") != 1 || !strings.Contains(said, "majority") || strings.Count(said, "unclean.leader.election.enable") != 1 {
+		if err != nil || strings.Count(said, "min.insync.replicas") != 1 || !strings.Contains(said, "majority") ||
+			strings.Count(said, "unclean.leader.election.enable") != 1 {
 			t.Errorf("run %d says %q, %v: want each ignored setting in one line, and why it is safe", run, said, err)
 		}
 		// As a cluster describes it on which nobody may cache writes.
-		kit.Must(t, kit.ErrorOf(kadm.NewClient(kafkaOf(t, config)).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: writeCaching, Value: new("disabled")}}, stream.TopicNames()...)))
+		kit.Must(t, kit.ErrorOf(
+			kadm.NewClient(kafkaOf(t, config)).AlterTopicConfigs(t.Context(),
+				[]kadm.AlterConfig{{Name: writeCaching, Value: new("disabled")}}, stream.TopicNames()...)))
 	}
 }
 
-// What a broker does not describe may be absent only where that is known to be safe. What every service's acks=all means
-// is up to the topic: a majority.
+// What a broker does not describe may be absent only where that is known to be safe. What every service's acks=all
+// means is up to the topic: a majority.
 func TestAbsentSettingsOfTopics(t *testing.T) {
 	t.Parallel()
-	const redpanda, another, replicas, unclean = "redpanda.0c5d", "not-redpanda.0c5d", "min.insync.replicas", "unclean.leader.election.enable"
+	const redpanda, another, replicas, unclean = "redpanda.0c5d", "not-redpanda.0c5d", "min.insync.replicas",
+		"unclean.leader.election.enable"
 	for _, c := range []struct {
 		cluster           string
 		replicationFactor int
@@ -117,7 +131,8 @@ func TestAbsentSettingsOfTopics(t *testing.T) {
 		config := &Config{ReplicationFactor: c.replicationFactor}
 		configs := topicConfigs(stream.Topics[0], c.cluster, config)
 		for name := range configs {
-			if why := safelyIgnored(name, c.cluster, config); (why != "") != (c.safe && (name == replicas || name == unclean)) {
+			if why := safelyIgnored(name, c.cluster,
+				config); (why != "") != (c.safe && (name == replicas || name == unclean)) {
 				t.Errorf("%+v: %s may be absent: %q", c, name, why)
 			}
 		}
@@ -130,7 +145,8 @@ func TestAbsentSettingsOfTopics(t *testing.T) {
 	config.Stream = kafka
 	broker.ControlKey(kmsg.DescribeConfigs.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		for i := range request.(*kmsg.DescribeConfigsRequest).Resources {
-			request.(*kmsg.DescribeConfigsRequest).Resources[i].ConfigNames = []string{"cleanup.policy", "compression.type"}
+			request.(*kmsg.DescribeConfigsRequest).Resources[i].ConfigNames = []string{"cleanup.policy",
+				"compression.type"}
 		}
 		return nil, nil, false
 	})
@@ -143,7 +159,8 @@ func TestPartitionsAreAddedToPaymentsLast(t *testing.T) {
 	t.Parallel()
 	config := onKafka(t, smallConfig(t).Ledger)
 	kit.Must(t, kit.ErrorOf(prepare(t, config)))
-	bank, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...), kgo.ConsumerGroup("a bank"), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.MetadataMaxAge(time.Hour))
+	bank, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...), kgo.ConsumerGroup("a bank"),
+		kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.MetadataMaxAge(time.Hour))
 	kit.Must(t, err)
 	defer bank.Close()
 	go func() {
@@ -157,16 +174,19 @@ func TestPartitionsAreAddedToPaymentsLast(t *testing.T) {
 	})
 	partitions := func(want int) {
 		t.Helper()
-		found, err := kadm.NewClient(kafkaOf(t, config)).ListTopics(t.Context(), stream.TopicNames()...) // another client: one remembers what it saw
+		// another client: one remembers what it saw
+		found, err := kadm.NewClient(kafkaOf(t, config)).ListTopics(t.Context(), stream.TopicNames()...)
 		kit.Must(t, err)
 		for name, topic := range found {
-			if has := len(topic.Partitions); name == stream.Payments && has != want || name != stream.Payments && has != 5 {
+			if has := len(topic.Partitions); name == stream.Payments && has != want || name != stream.Payments &&
+				has != 5 {
 				t.Errorf("%s has %d partitions", name, has)
 			}
 		}
 	}
 	config.Partitions, config.Timeout = 5, 2*time.Second
-	kit.Says(t, kit.ErrorOf(prepare(t, config)), "group a bank owns 3 of the 5 partitions of pix.authorization-requests")
+	kit.Says(t, kit.ErrorOf(prepare(t, config)),
+		"group a bank owns 3 of the 5 partitions of pix.authorization-requests")
 	partitions(3)
 	bank.ForceMetadataRefresh()
 	config.Timeout = time.Minute

@@ -48,7 +48,8 @@ func Start(program *exec.Cmd, log *os.File) (*Process, error) {
 
 // Await returns when the program answers. answers may look at what it has logged since its start. A program
 // that does not answer in time is stopped.
-func (p *Process) Await(ctx context.Context, name, log string, within time.Duration, answers func(log []byte) bool) error {
+func (p *Process) Await(ctx context.Context, name, log string, within time.Duration,
+	answers func(log []byte) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not within %v", within))
 	defer cancel()
 	for {

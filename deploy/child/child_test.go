@@ -8,7 +8,8 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-// The kernel kills a child with the thread that started it, and any thread may have started something before a server's.
+// The kernel kills a child with the thread that started it, and any thread may have started something before a
+// server's.
 func TestNoThreadEndsWithItsServer(t *testing.T) {
 	threads := func() map[string]bool {
 		entries, err := os.ReadDir("/proc/self/task")

@@ -66,12 +66,18 @@ func (f file) waitsFor(name, other string) bool {
 	return false
 }
 
-// onNetworks says on which networks a service may be. The ledger asks for no password, so its network is its access control.
+// onNetworks says on which networks a service may be. The ledger asks for no password, so its network is its access
+// control.
 var onNetworks = map[string]string{
-	"archiver": "ledger metrics", "bank-simulator": "kafka metrics", "bootstrap": "kafka ledger", "clearing-engine": "kafka ledger metrics",
-	"console": "kafka", "grafana": "metrics", "kafka-admin": "", "ledger-format": "", "loadtest": "kafka ledger", "producer": "kafka ledger metrics",
-	"prometheus": "metrics", "redpanda": "kafka metrics", "redpanda-1": "kafka metrics", "redpanda-2": "kafka metrics", "room": "kafka ledger",
-	"statsd-exporter": "statsd metrics", "tigerbeetle": "ledger statsd", "tigerbeetle-1": "ledger", "tigerbeetle-2": "ledger",
+	"archiver": "ledger metrics", "bank-simulator": "kafka metrics", "bootstrap": "kafka ledger",
+	"clearing-engine": "kafka ledger metrics",
+	"console":         "kafka", "grafana": "metrics", "kafka-admin": "", "ledger-format": "",
+	"loadtest":   "kafka ledger",
+	"producer":   "kafka ledger metrics",
+	"prometheus": "metrics", "redpanda": "kafka metrics", "redpanda-1": "kafka metrics", "redpanda-2": "kafka metrics",
+	"room":            "kafka ledger",
+	"statsd-exporter": "statsd metrics", "tigerbeetle": "ledger statsd", "tigerbeetle-1": "ledger",
+	"tigerbeetle-2": "ledger",
 }
 
 func (s service) networks() (names []string) {
@@ -112,8 +118,10 @@ func TestServices(t *testing.T) {
 			if (s.Build != nil) != (path == base && name == "bootstrap") {
 				t.Errorf("%s: %s builds the image: only bootstrap may, and must", path, name)
 			}
-			if s.Image == "liquida:local" && name != "bootstrap" && (path != base || s.PullPolicy != "never" || !f.waitsFor(name, "bootstrap")) {
-				t.Errorf("%s: %s must never pull the image, and must wait for bootstrap, which builds it and prepares all", path, name)
+			if s.Image == "liquida:local" && name != "bootstrap" &&
+				(path != base || s.PullPolicy != "never" || !f.waitsFor(name, "bootstrap")) {
+				t.Errorf("%s: %s must never pull the image, and must wait for bootstrap, which builds it and prepares all",
+					path, name)
 			}
 			if strings.Contains(strings.Join(s.Command, " "), "format --") && name != "ledger-format" {
 				t.Errorf("%s: %s formats the ledger, too", path, name)
@@ -129,8 +137,10 @@ func TestServices(t *testing.T) {
 				_, here := f.Volumes[source]
 				_, there := whole.Volumes[source]
 				// SELinux keeps containers from files without the label, which z gives.
-				if mounted := strings.HasPrefix(source, "./"); mounted && !strings.HasSuffix(volume, ":ro,z") || !mounted && !here && !there {
-					t.Errorf("%s: %s mounts %s: a volume must be declared, a file of ours must end with :ro,z", path, name, volume)
+				if mounted := strings.HasPrefix(source, "./"); mounted && !strings.HasSuffix(volume, ":ro,z") ||
+					!mounted && !here && !there {
+					t.Errorf("%s: %s mounts %s: a volume must be declared, a file of ours must end with :ro,z", path,
+						name, volume)
 				}
 				// It asks the front door as each bank, and must not hold the central bank's key.
 				if name == "bank-simulator" && source == "client-keys" {
@@ -144,7 +154,8 @@ func TestServices(t *testing.T) {
 	cluster := load(t, "deploy/compose/cluster.yml")
 	for name, s := range whole.Services {
 		for _, setting := range []string{"KAFKA_BROKERS", "TIGERBEETLE_ADDRESSES"} {
-			if got := cluster.Services[name].Environment[setting]; s.Environment[setting] != "" && strings.Count(got, ",") != 2 {
+			if got := cluster.Services[name].Environment[setting]; s.Environment[setting] != "" &&
+				strings.Count(got, ",") != 2 {
 				t.Errorf("%s of %s is %q in the cluster, want three", setting, name, got)
 			}
 		}

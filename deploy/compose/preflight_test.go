@@ -36,8 +36,9 @@ func good(t *testing.T) *host {
 		"MemTotal": fmt.Sprint(8 << 30), "KernelVersion": "6.12.0-1-amd64", "DockerRootDir": "/var/lib/docker",
 		"MemoryLimit": "true", "CPUCfsQuota": "true", "SecurityOptions": "[name=seccomp,profile=builtin name=cgroupns]",
 	}, files: map[string]string{
-		"root/proc/sys/kernel/io_uring_disabled": "0\n", "root/proc/sys/fs/aio-max-nr": "65536\n", "root/proc/sys/fs/aio-nr": "64509\n",
-		"root/proc/cpuinfo": "flags\t\t: fpu sse4_2 aes avx avx2 bmi1\n", "deploy/prometheus/statsd.yml": "",
+		"root/proc/sys/kernel/io_uring_disabled": "0\n", "root/proc/sys/fs/aio-max-nr": "65536\n",
+		"root/proc/sys/fs/aio-nr": "64509\n",
+		"root/proc/cpuinfo":       "flags\t\t: fpu sse4_2 aes avx avx2 bmi1\n", "deploy/prometheus/statsd.yml": "",
 	}}
 	// Its ports are some where nothing listens: those of the compose file may be taken here.
 	port := 0
@@ -102,25 +103,40 @@ func TestPreflight(t *testing.T) {
 		change func(h *host)
 		want   string // how the one line before the last begins; STOP: it ends with exit code 1
 	}{
-		"nothing in the way":              {func(*host) {}, ""},
-		"no daemon":                       {func(h *host) { h.info = nil }, "STOP  the Docker daemon does not answer"},
-		"an old compose":                  {answer("compose version --short", "v2.24.7"), "STOP  docker compose v2.24.7 does not load the overlays"},
-		"compose 2.9 is not 2.90":         {answer("compose version --short", "2.9.0"), "STOP  docker compose 2.9.0"},
-		"compose of the desktop":          {answer("compose version --short", "2.40.3-desktop.1"), ""},
-		"old buildx":                      {answer("buildx version", "github.com/docker/buildx v0.16.2 0"), "STOP  docker buildx v0.16.2 is older"},
-		"RHEL 9":                          {file("root/proc/sys/kernel/io_uring_disabled", "2\n"), "STOP  io_uring is off (kernel.io_uring_disabled = 2"},
-		"an old processor":                {file("root/proc/cpuinfo", "flags : sse4_2 aes avx\n"), "STOP  the processor has no avx2"},
-		"others use asynchronous I/O":     {file("root/proc/sys/fs/aio-nr", "64510\n"), "STOP  others use 64510 of 65536 asynchronous I/O requests"},
+		"nothing in the way": {func(*host) {}, ""},
+		"no daemon":          {func(h *host) { h.info = nil }, "STOP  the Docker daemon does not answer"},
+		"an old compose": {answer("compose version --short", "v2.24.7"),
+			"STOP  docker compose v2.24.7 does not load the overlays"},
+		"compose 2.9 is not 2.90": {answer("compose version --short", "2.9.0"), "STOP  docker compose 2.9.0"},
+		"compose of the desktop":  {answer("compose version --short", "2.40.3-desktop.1"), ""},
+		"old buildx": {answer("buildx version", "github.com/docker/buildx v0.16.2 0"),
+			"STOP  docker buildx v0.16.2 is older"},
+		"RHEL 9": {file("root/proc/sys/kernel/io_uring_disabled", "2\n"),
+			"STOP  io_uring is off (kernel.io_uring_disabled = 2"},
+		"an old processor": {file("root/proc/cpuinfo", "flags : sse4_2 aes avx\n"),
+			"STOP  the processor has no avx2"},
+		"others use asynchronous I/O": {file("root/proc/sys/fs/aio-nr", "64510\n"),
+			"STOP  others use 64510 of 65536 asynchronous I/O requests"},
 		"4 GiB of memory":                 {info("MemTotal", fmt.Sprint(4<<30)), "STOP  Docker has 4.0 GiB of memory"},
 		"6 GiB, less what the kernel has": {info("MemTotal", fmt.Sprint(58<<30/10)), ""},
 		"no limits":                       {info("MemoryLimit", "false"), "NOTE  Docker cannot limit memory here"},
-		"too little disk":                 {func(h *host) { h.freeKiB = 5<<20 - 1 }, "STOP  5.0 GiB free in /var/lib/docker"},
-		"little disk":                     {func(h *host) { h.freeKiB = 8 << 20 }, "NOTE  8.0 GiB free in /var/lib/docker"},
-		"umask 077":                       {file("deploy/prometheus/statsd.yml", "closed"), "STOP  containers cannot read ./deploy/prometheus/statsd.yml"},
-		"the subnet within a larger one":  {answer("network inspect", "fd 172.28.0.0/14 fd00::/64"), "STOP  the subnet 172.28.86.0/24 is taken by the Docker network fd (172.28.0.0/14)"},
-		"subnets beside ours":             {answer("network inspect", "a 172.28.85.0/24\nb 172.28.87.0/25"), ""},
-		"another subnet chosen":           {func(h *host) { h.subnet, h.answers["network inspect"] = "10.99.3", "other 172.28.86.0/24" }, ""},
-		"a private network's route":       {func(h *host) { h.route = "172.16.0.0/12 via 10.8.0.1 dev tun0" }, "NOTE  this machine reaches 172.16.0.0/12 through tun0"},
+		"too little disk": {func(h *host) {
+			h.freeKiB = 5<<20 - 1
+		}, "STOP  5.0 GiB free in /var/lib/docker"},
+		"little disk": {func(h *host) {
+			h.freeKiB = 8 << 20
+		}, "NOTE  8.0 GiB free in /var/lib/docker"},
+		"umask 077": {file("deploy/prometheus/statsd.yml", "closed"),
+			"STOP  containers cannot read ./deploy/prometheus/statsd.yml"},
+		"the subnet within a larger one": {answer("network inspect", "fd 172.28.0.0/14 fd00::/64"),
+			"STOP  the subnet 172.28.86.0/24 is taken by the Docker network fd (172.28.0.0/14)"},
+		"subnets beside ours": {answer("network inspect", "a 172.28.85.0/24\nb 172.28.87.0/25"), ""},
+		"another subnet chosen": {func(h *host) {
+			h.subnet, h.answers["network inspect"] = "10.99.3", "other 172.28.86.0/24"
+		}, ""},
+		"a private network's route": {func(h *host) {
+			h.route = "172.16.0.0/12 via 10.8.0.1 dev tun0"
+		}, "NOTE  this machine reaches 172.16.0.0/12 through tun0"},
 		"our own containers run": {func(h *host) {
 			h.answers["ps"], h.answers["network inspect"] = "0123456789ab", "liquida_kafka 172.28.86.64/26"
 		}, ""},

@@ -59,7 +59,8 @@ func TestAnnotations(t *testing.T) {
 	text := "load 2s\n"
 	for engine := range up {
 		text += fmt.Sprintf("up{instance=\"%d\"} %s\n", engine, strings.Join(up[engine], " "))
-		text += fmt.Sprintf("process_start_time_seconds{instance=\"%d\"} %s\n", engine, strings.Join(started[engine], " "))
+		text += fmt.Sprintf("process_start_time_seconds{instance=\"%d\"} %s\n", engine,
+			strings.Join(started[engine], " "))
 	}
 	recorded := promqltest.LoadedStorage(t, text)
 	gone := map[string][]int{"0": restarts, "1": {replaced}}
@@ -73,7 +74,9 @@ func TestAnnotations(t *testing.T) {
 			engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50e6, Timeout: time.Minute})
 			defer func() { _ = engine.Close() }()
 			every := time.Duration(step) * time.Second
-			query, err := engine.NewRangeQuery(t.Context(), recorded, nil, strings.ReplaceAll(a.Expr, "$__interval", every.String()), time.Unix(0, 0), time.Unix(allEnds, 0).Truncate(every), every)
+			query, err := engine.NewRangeQuery(t.Context(), recorded, nil,
+				strings.ReplaceAll(a.Expr, "$__interval", every.String()), time.Unix(0, 0),
+				time.Unix(allEnds, 0).Truncate(every), every)
 			kit.Must(t, err)
 			matrix, err := query.Exec(t.Context()).Matrix()
 			kit.Must(t, err)
@@ -86,7 +89,8 @@ func TestAnnotations(t *testing.T) {
 			}
 			engine := line.Metric.Get("instance")
 			want := slices.DeleteFunc(slices.Clone(starts[engine]), func(at int) bool { return at > allEnds-step })
-			if marks = slices.Compact(marks); !slices.Equal(marks[:len(want)], want) || len(marks) > len(starts[engine]) {
+			if marks = slices.Compact(marks); !slices.Equal(marks[:len(want)], want) ||
+				len(marks) > len(starts[engine]) {
 				t.Errorf("starts of engine %s with a step of %d s: %v, want %v", engine, step, marks, want)
 			}
 		}
@@ -102,7 +106,8 @@ func TestAnnotations(t *testing.T) {
 				}
 			}
 			if left = slices.DeleteFunc(left, func(died int) bool { return died > allEnds-away-step }); len(left) > 0 {
-				t.Errorf("engine %s was away at %v, and no mark says so (step %d s)", line.Metric.Get("instance"), left, step)
+				t.Errorf("engine %s was away at %v, and no mark says so (step %d s)",
+					line.Metric.Get("instance"), left, step)
 			}
 		}
 	}

@@ -111,7 +111,8 @@ func (d Dashboard) JSON() []byte {
 		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"liquida"},
 		"schemaVersion": 42, "version": 1, "editable": true, "graphTooltip": 1, // one crosshair for all panels
 		"refresh": "5s", "time": object{"from": "now-15m", "to": "now"}, "timezone": "browser",
-		"links":  []object{{"type": "dashboards", "title": "Liquida", "icon": "", "tooltip": "", "tags": []string{"liquida"}, "asDropdown": false, "keepTime": true}},
+		"links": []object{{"type": "dashboards", "title": "Liquida", "icon": "", "tooltip": "",
+			"tags": []string{"liquida"}, "asDropdown": false, "keepTime": true}},
 		"panels": panels, "templating": object{"list": []object{}}, "annotations": object{"list": annotations()},
 	}); err != nil {
 		panic(err) // only maps, texts and numbers
@@ -152,11 +153,13 @@ func annotations() (list []object) {
 
 // options are how Grafana shows each kind.
 var options = map[Kind]object{
-	Stat: {"colorMode": "background", "graphMode": "none", "textMode": "value", "justifyMode": "center", "orientation": "auto",
+	Stat: {"colorMode": "background", "graphMode": "none", "textMode": "value", "justifyMode": "center",
+		"orientation":   "auto",
 		"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}},
 	Series: {"legend": legend, "tooltip": object{"mode": "multi", "sort": "desc"}},
-	States: {"mergeValues": true, "showValue": "never", "legend": legend, "tooltip": object{"mode": "single", "sort": "none"}},
-	Table:  {"showHeader": true},
+	States: {"mergeValues": true, "showValue": "never", "legend": legend,
+		"tooltip": object{"mode": "single", "sort": "none"}},
+	Table: {"showHeader": true},
 }
 
 var legend = object{"displayMode": "list", "placement": "bottom", "showLegend": true}
@@ -174,7 +177,8 @@ var ofTable = []object{
 func (p Panel) json() object {
 	var targets []object
 	for i, q := range p.Queries {
-		target := object{"refId": string(rune('A' + i)), "datasource": datasource, "expr": q.Expr, "legendFormat": q.Legend}
+		target := object{"refId": string(rune('A' + i)), "datasource": datasource, "expr": q.Expr,
+			"legendFormat": q.Legend}
 		if p.Kind == Stat || p.Kind == Table { // the value now, and one evaluation however long the shown time
 			target["instant"] = true
 		}
@@ -184,7 +188,8 @@ func (p Panel) json() object {
 		targets = append(targets, target)
 	}
 	panel := object{"type": string(p.Kind), "title": p.Title, "description": p.Description, "datasource": datasource,
-		"targets": targets, "fieldConfig": object{"defaults": p.defaults(), "overrides": []object{}}, "options": options[p.Kind]}
+		"targets": targets, "fieldConfig": object{"defaults": p.defaults(), "overrides": []object{}},
+		"options": options[p.Kind]}
 	if p.Kind == Table {
 		panel["transformations"] = ofTable
 	}
@@ -197,7 +202,8 @@ func (p Panel) defaults() object {
 	for _, t := range p.Thresholds {
 		steps = append(steps, object{"color": t.Color, "value": t.From})
 	}
-	defaults := object{"unit": p.Unit, "color": object{"mode": "thresholds"}, "thresholds": object{"mode": "absolute", "steps": steps}}
+	defaults := object{"unit": p.Unit, "color": object{"mode": "thresholds"},
+		"thresholds": object{"mode": "absolute", "steps": steps}}
 	if p.Max != 0 {
 		defaults["max"] = p.Max
 	}
@@ -213,7 +219,8 @@ func (p Panel) defaults() object {
 		// Without this, Grafana shows missing data in the color of the lowest threshold: green although
 		// the state is unknown, or red although there is only no load.
 		missing := object{"text": cmp.Or(p.NoData, "no data"), "color": grey, "index": 1}
-		mappings = append(mappings, object{"type": "special", "options": object{"match": "null+nan", "result": missing}})
+		mappings = append(mappings,
+			object{"type": "special", "options": object{"match": "null+nan", "result": missing}})
 	}
 	if len(mappings) > 0 {
 		defaults["mappings"] = mappings
@@ -226,7 +233,8 @@ func (p Panel) defaults() object {
 
 func (p Panel) axis(defaults object) {
 	custom := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": false,
-		"stacking": object{"mode": "none"}, "scaleDistribution": object{"type": "linear"}, "thresholdsStyle": object{"mode": "off"}}
+		"stacking": object{"mode": "none"}, "scaleDistribution": object{"type": "linear"},
+		"thresholdsStyle": object{"mode": "off"}}
 	if len(p.Thresholds) > 0 {
 		custom["thresholdsStyle"] = object{"mode": "dashed"}
 	}

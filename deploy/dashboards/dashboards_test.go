@@ -19,10 +19,13 @@ import (
 // TestPanelsExplainThemselves checks that every panel asks a question, and says how to read the answer.
 func TestPanelsExplainThemselves(t *testing.T) {
 	for _, p := range panels() {
-		if !strings.HasSuffix(p.Title, "?") || !strings.HasSuffix(p.Description, ".") || p.Unit == "" || len(p.Queries) == 0 {
+		if !strings.HasSuffix(p.Title, "?") || !strings.HasSuffix(p.Description, ".") || p.Unit == "" ||
+			len(p.Queries) == 0 {
 			t.Errorf("%s: needs a question as title, a description in whole sentences, a unit and a query", p.Title)
 		}
-		if !slices.IsSortedFunc(p.Thresholds, func(a, b Threshold) int { return cmp.Compare(a.From, b.From) }) || p.Kind == Stat && len(p.Thresholds) == 0 {
+		if !slices.IsSortedFunc(p.Thresholds, func(a, b Threshold) int {
+			return cmp.Compare(a.From, b.From)
+		}) || p.Kind == Stat && len(p.Thresholds) == 0 {
 			t.Errorf("%s: thresholds must ascend, and a single value needs some", p.Title)
 		}
 	}
@@ -74,11 +77,14 @@ func TestAlertsExplainThemselves(t *testing.T) {
 		}
 		file, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "#")
 		if !strings.HasSuffix(file, "/deploy/runbook.md") || !anchors[anchor] || anchor != strings.ToLower(rule.Alert) {
-			t.Errorf("%s: runbook_url %q leads to no entry of deploy/runbook.md", rule.Alert, rule.Annotations["runbook_url"])
+			t.Errorf("%s: runbook_url %q leads to no entry of deploy/runbook.md", rule.Alert,
+				rule.Annotations["runbook_url"])
 		}
 		// info does not show in the first panel. Only these alerts are about the trouble of others.
 		severity := rule.Labels["severity"]
-		if othersTrouble := rule.Alert == "DeadLetters" || rule.Alert == "BankFloods"; othersTrouble != (severity == "info") || !othersTrouble && severity != "critical" && severity != "warning" {
+		if othersTrouble := rule.Alert == "DeadLetters" ||
+			rule.Alert == "BankFloods"; othersTrouble != (severity == "info") || !othersTrouble &&
+			severity != "critical" && severity != "warning" {
 			t.Errorf("%s has severity %q", rule.Alert, severity)
 		}
 		if !strings.Contains(tests, `alertname="`+rule.Alert+`"`) {
@@ -92,7 +98,9 @@ func TestDeadLettersAreExplained(t *testing.T) {
 	_, entry, _ := strings.Cut(read(t, "../runbook.md"), "\n## DeadLetters\n")
 	entry, _, _ = strings.Cut(entry, "\n## ")
 	all := rules(t)
-	alert := all[slices.IndexFunc(all, func(r rule) bool { return r.Alert == "DeadLetters" })].Annotations["description"]
+	alert := all[slices.IndexFunc(all, func(r rule) bool {
+		return r.Alert == "DeadLetters"
+	})].Annotations["description"]
 	for _, reason := range pix.ReasonsOf(pix.OfDeadLetter) {
 		if !strings.Contains(entry, reason.String()) || !strings.Contains(alert, reason.String()) {
 			t.Errorf("%s is the reason of a dead letter, and the alert or the runbook does not explain it", reason)

@@ -24,16 +24,17 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-// TestPanelsShowWhatIsTrue asks a real Prometheus for what panels show of a real system: under load, with a silent bank,
-// and without engines. Each query of panels and rules, and each series that it reads, must have shown something at its
-// end: so all names and labels exist.
+// TestPanelsShowWhatIsTrue asks a real Prometheus for what panels show of a real system: under load, with a silent
+// bank, and without engines. Each query of panels and rules, and each series that it reads, must have shown something
+// at its end: so all names and labels exist.
 func TestPanelsShowWhatIsTrue(t *testing.T) {
 	if os.Getenv("LIQUIDA_NEEDS_PROMETHEUS") == "" {
 		t.Skip("make test-dashboards runs a whole system for two minutes")
 	}
 	watchers := stack.InstalledObservers()
 	if watchers.Prometheus == "" || watchers.StatsdBridge == "" {
-		t.Fatalf("Prometheus is %q and the bridge %q: make test-dashboards puts both on PATH", watchers.Prometheus, watchers.StatsdBridge)
+		t.Fatalf("Prometheus is %q and the bridge %q: make test-dashboards puts both on PATH", watchers.Prometheus,
+			watchers.StatsdBridge)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
@@ -42,7 +43,8 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	bin := t.TempDir()
 	kit.Must(t, stack.Build(ctx, root, bin))
 	s, err := stack.Start(ctx, stack.Config{
-		Dir: t.TempDir(), BinDir: bin, Ports: stack.FreePorts, CacheGrid: "256MiB", Engines: 2, Archive: true, Observers: watchers,
+		Dir: t.TempDir(), BinDir: bin, Ports: stack.FreePorts, CacheGrid: "256MiB", Engines: 2, Archive: true,
+		Observers: watchers,
 		// Short, so that what a silent bank holds soon stops growing.
 		Env: map[string][]string{stack.Engine: {"ENGINE_DEADLINE=8s"}, stack.Simulator: {"SIMULATOR_LATE_DELAY=10s"}},
 	})
@@ -63,7 +65,8 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 			t.Fatalf("%s %s: %s", method, url, response.Status)
 		}
 	}
-	act(http.MethodPut, s.ProducerURL()+"/v1/participants/10000003/acts/cap", `{"act": "day-cap", "cap_centavos": 100000000000, "window_seconds": 3600}`)
+	act(http.MethodPut, s.ProducerURL()+"/v1/participants/10000003/acts/cap",
+		`{"act": "day-cap", "cap_centavos": 100000000000, "window_seconds": 3600}`)
 	act(http.MethodGet, s.ProducerURL()+"/v1/participants", "") // somebody reads
 	kit.Must(t, s.Run(ctx, t.Output(), t.Output(), "loadtest", "run", "--rate=200", "--duration=38s", "--allow=AB03"))
 	h.await("all is well after a load", "("+allRight.Expr+") == 0")
@@ -78,7 +81,8 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	const bank = "10000002"
 	profile := s.SimulatorURL() + "/v1/profiles/" + bank
 	act(http.MethodPut, profile, `{"silent_share": 1}`)
-	h.await("the table names the silent bank", `ALERTS{alertname="BankKeepsWaiting", alertstate="firing", ispb="`+bank+`"}`)
+	h.await("the table names the silent bank",
+		`ALERTS{alertname="BankKeepsWaiting", alertstate="firing", ispb="`+bank+`"}`)
 	h.await("the first panel says LOOK", "("+allRight.Expr+") == 1")
 	act(http.MethodDelete, profile, "")
 	h.await("all is well again", "("+allRight.Expr+") == 0")
@@ -98,7 +102,8 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	if len(longest) != 1 || longest[0] < dead.Seconds()-4 || longest[0] > most.Seconds()+4 {
 		t.Errorf("the longest standstill is %v s, and it was %v to %v, to within two scrapes", longest, dead, most)
 	}
-	h.await("both restarts are counted, and partitions changed hands", "("+restarted.Expr+") == 2 and on() "+Annotations[2].Expr)
+	h.await("both restarts are counted, and partitions changed hands",
+		"("+restarted.Expr+") == 2 and on() "+Annotations[2].Expr)
 	unload()
 	<-loadEnds
 

@@ -45,7 +45,8 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 		missing = append(missing, "Maven's mvn, which fetches it (on Debian: maven)")
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%w: missing %s; install that, or use the embedded broker", ErrMissing, strings.Join(missing, " and "))
+		return nil, fmt.Errorf("%w: missing %s; install that, or use the embedded broker", ErrMissing,
+			strings.Join(missing, " and "))
 	}
 	return k, cache.Fill(ctx, folder, progress, full, func() error {
 		fmt.Fprintf(progress, "fetching Apache Kafka %s with Maven, once, into %s (44 MB)\n", Version, folder)
@@ -73,7 +74,8 @@ func (k *Kafka) fetch(ctx context.Context) error {
 	}
 	libs := filepath.Join(project, "libs")
 	if err := cache.Run(ctx, libs, nil, "sha256sum", "--check", "--strict", "--quiet", "../jars.sha256"); err != nil {
-		return fmt.Errorf("these are not the files that this project was tested with; ask the operator of your Maven repository: %w", err)
+		return fmt.Errorf("these are not the files that this project was tested with; ask the operator of your Maven repository: %w",
+			err)
 	}
 	return os.Rename(libs, k.libs())
 }

@@ -53,7 +53,8 @@ func (n Node) properties(adminPassword string) string {
 			"listener.security.protocol.map=CLIENT:SASL_SSL,CONTROLLER:SSL",
 			"sasl.enabled.mechanisms=SCRAM-SHA-512",
 			"sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512", // the node as its own client
-			fmt.Sprintf("listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=%q password=%q;", n.Security.Admin, adminPassword),
+			fmt.Sprintf("listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=%q password=%q;",
+				n.Security.Admin, adminPassword),
 			"ssl.keystore.type=PEM",
 			"ssl.keystore.location=" + n.Security.CertificateFile,
 			"ssl.truststore.type=PEM",
@@ -100,15 +101,18 @@ func (n Node) properties(adminPassword string) string {
 // Prepare writes the node's settings, and creates its data folder if there is none.
 func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	if strings.ContainsAny(node.Folder, ",\\\n") {
-		return fmt.Errorf("Apache Kafka cannot keep its data in %q: commas, backslashes and line breaks have a meaning in its settings; choose another folder", node.Folder)
+		return fmt.Errorf("Apache Kafka cannot keep its data in %q: commas, backslashes and line breaks have a meaning in its settings; choose another folder",
+			node.Folder)
 	}
-	adminPassword, arguments := "", []string{"kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", node.settings()}
+	adminPassword, arguments := "",
+		[]string{"kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", node.settings()}
 	if node.Security != nil {
 		var err error
 		if adminPassword, err = keys.ReadPassword(node.Security.AdminPasswordFile); err != nil {
 			return err
 		}
-		arguments = append(arguments, "--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Security.Admin, adminPassword))
+		arguments = append(arguments, "--add-scram",
+			fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Security.Admin, adminPassword))
 	}
 	if err := os.MkdirAll(node.Folder, 0o755); err != nil {
 		return err
@@ -148,7 +152,8 @@ func (k *Kafka) Command(node Node) (path string, arguments []string) {
 func (k *Kafka) arguments(class ...string) []string {
 	return append([]string{
 		"-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN",
-		"-XX:+IgnoreUnrecognizedVMOptions", "-XX:+AutoCreateSharedArchive", "-XX:SharedArchiveFile=" + filepath.Join(k.folder, "java.jsa"),
+		"-XX:+IgnoreUnrecognizedVMOptions", "-XX:+AutoCreateSharedArchive",
+		"-XX:SharedArchiveFile=" + filepath.Join(k.folder, "java.jsa"),
 		"-cp", filepath.Join(k.libs(), "*"),
 	}, class...)
 }

@@ -113,9 +113,11 @@ type workload struct {
 
 func (m manifests) workloads() (all []workload) {
 	for _, one := range m.objects {
-		for _, template := range slices.Concat(find(one, "spec template"), find(one, "spec jobTemplate spec template")) {
+		for _, template := range slices.Concat(find(one, "spec template"),
+			find(one, "spec jobTemplate spec template")) {
 			containers := slices.Concat(find(template, "spec initContainers"), find(template, "spec containers"))
-			all = append(all, workload{text(one, "metadata name"), one, template, find(template, "spec")[0], containers})
+			all = append(all, workload{text(one, "metadata name"), one, template, find(template, "spec")[0],
+				containers})
 		}
 	}
 	return all
@@ -137,31 +139,35 @@ func readme(t *testing.T) string {
 	return string(content)
 }
 
-// Applying must not fail the second time, as with the immutable template of a Job; deleting must not delete the namespace,
-// which holds the ledger's volumes. Images that compose runs too have its pins.
+// Applying must not fail the second time, as with the immutable template of a Job; deleting must not delete the
+// namespace, which holds the ledger's volumes. Images that compose runs too have its pins.
 func TestObjectsAndContainers(t *testing.T) {
 	compose, err := os.ReadFile("../../docker-compose.yml")
 	kit.Must(t, err)
 	each(t, func(t *testing.T, m manifests) {
 		for _, one := range m.objects {
 			kind, namespace := text(one, "kind"), text(one, "metadata namespace")
-			if slices.Contains([]string{"Job", "Pod", "Namespace", "PersistentVolumeClaim"}, kind) || namespace != "liquida" {
+			if slices.Contains([]string{"Job", "Pod", "Namespace", "PersistentVolumeClaim"}, kind) ||
+				namespace != "liquida" {
 				t.Errorf("%s %s in the namespace %q must not be applied", kind, text(one, "metadata name"), namespace)
 			}
 		}
 		for _, w := range m.workloads() {
-			if text(w.pod, "securityContext runAsNonRoot") != "true" || text(w.pod, "automountServiceAccountToken") != "false" {
+			if text(w.pod, "securityContext runAsNonRoot") != "true" ||
+				text(w.pod, "automountServiceAccountToken") != "false" {
 				t.Errorf("%s may run as root, or gets a token for the API server", w.name)
 			}
 			for _, c := range w.containers {
 				image := text(c, "image")
-				if !strings.HasSuffix(image, "/liquida:local") && !strings.Contains(string(compose), "image: "+image+"\n") {
+				if !strings.HasSuffix(image, "/liquida:local") &&
+					!strings.Contains(string(compose), "image: "+image+"\n") {
 					t.Errorf("%s: docker-compose.yml has no image %s", w.name, image)
 				}
 				if strings.Contains(image, "/tigerbeetle:") && !strings.HasSuffix(image, ":"+tigerbeetle.Version) {
 					t.Errorf("%s: the image %s does not fit the client, %s", w.name, image, tigerbeetle.Version)
 				}
-				for setting, want := range map[string]string{"allowPrivilegeEscalation": "false", "readOnlyRootFilesystem": "true", "capabilities drop": "ALL"} {
+				for setting, want := range map[string]string{"allowPrivilegeEscalation": "false",
+					"readOnlyRootFilesystem": "true", "capabilities drop": "ALL"} {
 					if got := text(c, "securityContext "+setting); got != want {
 						t.Errorf("%s: %s is %q, want %s", w.name, setting, got, want)
 					}
@@ -181,7 +187,8 @@ func TestObjectsAndContainers(t *testing.T) {
 				selected++
 				for _, port := range find(service, "spec ports") {
 					if to.ports[text(port, "targetPort")] == 0 {
-						t.Errorf("Service %s: %s has no port %s", text(service, "metadata name"), to.name, text(port, "targetPort"))
+						t.Errorf("Service %s: %s has no port %s", text(service, "metadata name"), to.name,
+							text(port, "targetPort"))
 					}
 				}
 			}
@@ -200,7 +207,8 @@ func documentedSecrets(t *testing.T) map[string]bool {
 		t.Fatal("README.md makes no passwords of users")
 	}
 	made := map[string]bool{}
-	for _, secret := range regexp.MustCompile(`-n liquida create secret generic (\S+)(.*)`).FindAllStringSubmatch(document, -1) {
+	for _, secret := range regexp.MustCompile(`-n liquida create secret generic (\S+)(.*)`).FindAllStringSubmatch(
+		document, -1) {
 		names := []string{secret[1]}
 		if secret[1] == "kafka-$user" {
 			names = nil
@@ -247,7 +255,8 @@ func TestWhatIsReferencedExists(t *testing.T) {
 					mounts[text(mount, "mountPath")] = secret
 				}
 				for setting, path := range m.settings(c) {
-					if key := mounts[filepath.Dir(path)] + "/" + filepath.Base(path); strings.HasSuffix(setting, "_FILE") && !secrets[key] {
+					if key := mounts[filepath.Dir(path)] + "/" +
+						filepath.Base(path); strings.HasSuffix(setting, "_FILE") && !secrets[key] {
 						t.Errorf("%s: %s is %s, which is in no secret that README.md makes", w.name, setting, path)
 					}
 				}
@@ -297,7 +306,8 @@ func TestSettingsAreTheProgramsOwn(t *testing.T) {
 						t.Errorf("%s: %s has no setting %s", w.name, name, env)
 					}
 				}
-				for _, needed := range []string{"KAFKA_BROKERS", "KAFKA_TLS", "KAFKA_SASL_USER", "KAFKA_SASL_PASSWORD_FILE", "TIGERBEETLE_ADDRESSES"} {
+				for _, needed := range []string{"KAFKA_BROKERS", "KAFKA_TLS", "KAFKA_SASL_USER",
+					"KAFKA_SASL_PASSWORD_FILE", "TIGERBEETLE_ADDRESSES"} {
 					if _, has := given[needed]; takes(needed) && !has {
 						t.Errorf("%s: %s is missing", w.name, needed)
 					}

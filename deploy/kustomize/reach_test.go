@@ -78,7 +78,8 @@ func (m manifests) allows(direction string, own, other, server pod, port int) bo
 	}
 	selected := false
 	for _, policy := range m.of("NetworkPolicy") {
-		if !matches(find(policy, "spec podSelector")[0], own.labels) || !slices.Contains(find(policy, "spec policyTypes"), any(direction)) {
+		if !matches(find(policy, "spec podSelector")[0], own.labels) ||
+			!slices.Contains(find(policy, "spec policyTypes"), any(direction)) {
 			continue
 		}
 		selected = true
@@ -125,10 +126,13 @@ func TestWhoReachesWhat(t *testing.T) {
 		}
 		columns[map[bool]string{true: "tigerbeetle 3001", false: "a ledger elsewhere 3001"}[m.name == inCluster]] = 0
 		callers := append(m.pods(),
-			pod{name: "other pods of this namespace", namespace: "liquida", labels: map[string]string{"app.kubernetes.io/name": "debug"}},
+			pod{name: "other pods of this namespace", namespace: "liquida",
+				labels: map[string]string{"app.kubernetes.io/name": "debug"}},
 			pod{name: "namespace `monitoring`", namespace: "monitoring"}, pod{name: outside, address: "203.0.113.7"},
-			pod{name: outside, namespace: "default", labels: map[string]string{"app.kubernetes.io/name": "clearing-engine"}})
-		servers := append(m.pods(), pod{name: "a ledger elsewhere", address: "10.0.0.10"}, pod{name: "the internet", address: "203.0.113.7"},
+			pod{name: outside, namespace: "default",
+				labels: map[string]string{"app.kubernetes.io/name": "clearing-engine"}})
+		servers := append(m.pods(), pod{name: "a ledger elsewhere", address: "10.0.0.10"},
+			pod{name: "the internet", address: "203.0.113.7"},
 			pod{name: "kafka", namespace: "redpanda", labels: map[string]string{"app.kubernetes.io/name": "redpanda"}},
 			pod{name: "DNS", namespace: "kube-system"}, pod{name: "the API server", namespace: "default"})
 		for _, from := range callers {

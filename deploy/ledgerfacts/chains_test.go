@@ -22,7 +22,8 @@ func TestOneLegFailsAndTheOthersAreLinked(t *testing.T) {
 	for failing := range 3 {
 		chain := (&payment{newID(t, p.content.Payer.ISPB), p.content, longTimeout}).reserve()
 		chain[failing].CreditAccountID = tb.ID() // an account that does not exist
-		want := []tb.CreateTransferResult{tb.TransferLinkedEventFailed, tb.TransferLinkedEventFailed, tb.TransferLinkedEventFailed}
+		want := []tb.CreateTransferResult{tb.TransferLinkedEventFailed, tb.TransferLinkedEventFailed,
+			tb.TransferLinkedEventFailed}
 		want[failing] = tb.TransferCreditAccountNotFound
 		expectResults(t, chain, map[uint32]tb.CreateTransferResult{0: want[0], 1: want[1], 2: want[2]})
 	}
@@ -32,10 +33,11 @@ func TestOneLegFailsAndTheOthersAreLinked(t *testing.T) {
 func TestOnlyTheBadChainOfARequestFails(t *testing.T) {
 	bad, good := newPayment(t), newPayment(t)
 	bad.content.Payee = noCustomer(bad.content.Payee.ISPB)
-	expectResults(t, slices.Concat(bad.reserve(), good.reserve(), good.post(), good.reserve()), map[uint32]tb.CreateTransferResult{
-		0: tb.TransferLinkedEventFailed, 1: tb.TransferLinkedEventFailed, 2: tb.TransferCreditAccountNotFound,
-		9: tb.TransferExists, 10: tb.TransferLinkedEventFailed, 11: tb.TransferLinkedEventFailed, // the duplicate
-	})
+	expectResults(t, slices.Concat(bad.reserve(), good.reserve(), good.post(), good.reserve()),
+		map[uint32]tb.CreateTransferResult{
+			0: tb.TransferLinkedEventFailed, 1: tb.TransferLinkedEventFailed, 2: tb.TransferCreditAccountNotFound,
+			9: tb.TransferExists, 10: tb.TransferLinkedEventFailed, 11: tb.TransferLinkedEventFailed, // the duplicate
+		})
 	expectMoney(t, good, 0, amount)
 }
 
@@ -70,7 +72,8 @@ func TestAZeroInAFilterIsNoFilter(t *testing.T) {
 		kit.Must(t, createAccounts(opened))
 	}
 	for psp, all := range map[pix.ISPB]bool{zero: true, other: false} {
-		found, err := client.QueryAccounts(tb.QueryFilter{Code: uint16(ledger.Customer), UserData64: psp.Pack(), Limit: 8189})
+		found, err := client.QueryAccounts(
+			tb.QueryFilter{Code: uint16(ledger.Customer), UserData64: psp.Pack(), Limit: 8189})
 		kit.Must(t, err)
 		banks := map[pix.ISPB]bool{}
 		for _, account := range found {
@@ -96,7 +99,8 @@ func TestTooLargeRequestsFail(t *testing.T) {
 	for range 2 {
 		select {
 		case err := <-b.failed:
-			if !strings.Contains(err.Error(), "8190") || !strings.Contains(err.Error(), "LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit") {
+			if !strings.Contains(err.Error(), "8190") ||
+				!strings.Contains(err.Error(), "LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit") {
 				t.Error(err)
 			}
 		case <-time.After(30 * time.Second):
@@ -113,7 +117,8 @@ func TestAProbeEndsByItself(t *testing.T) {
 	}
 	since := uint64(probe.At.UnixNano())
 	held, err := client.QueryTransfers(tb.QueryFilter{Code: ledger.CodeClockProbe, TimestampMin: since, Limit: 1})
-	if err != nil || len(held) != 1 || !held[0].TransferFlags().Pending || held[0].Amount != (tb.Uint128{}) || held[0].Timestamp != since {
+	if err != nil || len(held) != 1 || !held[0].TransferFlags().Pending || held[0].Amount != (tb.Uint128{}) ||
+		held[0].Timestamp != since {
 		t.Fatalf("the probe of %d is %+v, %v", since, held, err)
 	}
 	kit.Await(t, "the end of the probe", func() (bool, string) {

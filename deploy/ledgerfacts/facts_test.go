@@ -29,8 +29,10 @@ var facts = []fact{
 	{"legs after the first are not compared", "engine: it compares contents itself, ledger.Trace.SameContent",
 		"hold OK; payee another; hold Exists; content is other; payee elsewhere; hold Exists; content is other;" +
 			"payee near; hold Exists; content is other; payee first; content is same; money is 100,0"},
-	{"no void after a post", "engine: one verdict", "hold OK; post OK; void AB03 ExistsWithDifferentFlags; money is 0,100"},
-	{"no post after a void", "engine: one verdict", "hold OK; void AB03 OK; post ExistsWithDifferentFlags; money is 0,0"},
+	{"no void after a post", "engine: one verdict",
+		"hold OK; post OK; void AB03 ExistsWithDifferentFlags; money is 0,100"},
+	{"no post after a void", "engine: one verdict",
+		"hold OK; void AB03 OK; post ExistsWithDifferentFlags; money is 0,0"},
 	{"the first reason stays", "ledger.Trace.Verdict",
 		"hold OK; void AC07 OK; void AB03 ExistsWithDifferentUserData32; verdict is AC07"},
 	{"a post under other ids", "engine: whoever ends a hold first has ended it",
@@ -40,7 +42,8 @@ var facts = []fact{
 	{"a post of nothing burns its id", "engine: it never posts what it has not read",
 		"post PendingTransferNotFound; hold OK; post IDAlreadyFailed; void AB03 IDAlreadyFailed;" +
 			"receipt AB03 IDAlreadyFailed"},
-	{"a post of amount 0 posts nothing", "ledger.AppendPost: it names the whole amount", "hold OK; post/nothing OK; money is 0,0"},
+	{"a post of amount 0 posts nothing", "ledger.AppendPost: it names the whole amount",
+		"hold OK; post/nothing OK; money is 0,0"},
 	{"posts inherit what names their payment", "ledger.EndToEndIDOf: in the audit, and for whoever asks by payment",
 		"hold OK; post OK; transfers is 6"},
 	{"voids inherit what names their payment", "ledger.EndToEndIDOf: in the audit, and for whoever asks by payment",
@@ -50,7 +53,8 @@ var facts = []fact{
 	{"a payer is short, and stays so", "engine: the id is burnt, and the receipt has another",
 		"amount 1001; hold ExceedsCredits; money is 0,0; fund-payer; hold IDAlreadyFailed; receipt LQ01 OK"},
 	{"more than anybody has", "engine: an amount that no balance can reach", "amount most; hold ExceedsCredits"},
-	{"all that a payer has, and one more", "engine: holds count", "amount 1000; hold OK; payment 2; amount 1; hold ExceedsCredits"},
+	{"all that a payer has, and one more", "engine: holds count",
+		"amount 1000; hold OK; payment 2; amount 1; hold ExceedsCredits"},
 	{"a reserve is short, and stays so", "engine: the leg says who is short",
 		"payer poor; hold ExceedsCredits@1; fund-reserve; hold IDAlreadyFailed@1; receipt AM04 OK"},
 	{"a payee is missing, and only its leg is burnt", "engine: the leg says who is missing",
@@ -84,7 +88,8 @@ var facts = []fact{
 	{"a post before the timeout stays", "engine: what was settled is settled",
 		"timeout 1; hold OK; post OK; payment 2; timeout 1; hold OK; held becomes 0; payment 1; post Exists;" +
 			"void AB03 ExistsWithDifferentFlags; money is 0,100"},
-	{"payer and payee are one account", "engine: it is a payment as any other", "payee payer; hold OK; post OK; balance is 1000"},
+	{"payer and payee are one account", "engine: it is a payment as any other",
+		"payee payer; hold OK; post OK; balance is 1000"},
 	{"inside one bank", "ledger.AppendReserve: two legs",
 		"payee near; hold OK; hold Exists; money is 100,0; post OK; post Exists; void AB03 ExistsWithDifferentFlags;" +
 			"content is same; money is 0,100"},
@@ -108,9 +113,10 @@ var facts = []fact{
 	{"marks of burnt slots are added once", "ledger.ReturnTrace.Burnt: a redelivery adds the missing ones", settled +
 		"return 1101; return-hold 0 ExceedsCredits; return-receipt/burnt0 AB03 OK; return-receipt/burnt01 AB03 Exists;" +
 		"return 1; return-hold/burnt03 2 OK; burnt is 1011; money is -1,100"},
-	{"an expired return takes a receipt only", "ledger.ReturnTrace.Left: until a verdict, its money is not free", settled +
-		"timeout 1; return 40; return-hold 0 OK; returned becomes 0; return-post 0 PendingTransferExpired@1; return-left is 60;" +
-		"return-receipt AB03 OK; return-left is 100; money is 0,100"},
+	{"an expired return takes a receipt only",
+		"ledger.ReturnTrace.Left: until a verdict, its money is not free", settled +
+			"timeout 1; return 40; return-hold 0 OK; returned becomes 0; return-post 0 PendingTransferExpired@1; return-left is 60;" +
+			"return-receipt AB03 OK; return-left is 100; money is 0,100"},
 
 	{"leg 4 takes what a cap leaves", "engine: no centavo above a cap, and a refusal burns leg 4 only",
 		"cap 250; capped 605 OK; payment 2; capped 605 OK; payment 3; capped 605 ExceedsCredits@3;" +
@@ -129,9 +135,10 @@ var facts = []fact{
 		"cap 250; capped 605 OK; cap 150; granted is 150; cap 50; granted is 100; cap 20; granted is 100; void-cap AC06 OK;" +
 			"cap 20; left is 20"},
 
-	{"an act moves money and its mirror together, once", "producer: a repeated act", "join; books is 999000; act in 500 OK;" +
-		"act in 500 Exists; books is 999500; act deposit 70 OK; act deposit 70 Exists; books is 999430; act suspended 0 OK;" +
-		"act suspended 0 Exists; act out 1000501 ExceedsCredits; act out 1000501 IDAlreadyFailed; books is 999430"},
+	{"an act moves money and its mirror together, once", "producer: a repeated act",
+		"join; books is 999000; act in 500 OK;" +
+			"act in 500 Exists; books is 999500; act deposit 70 OK; act deposit 70 Exists; books is 999430; act suspended 0 OK;" +
+			"act suspended 0 Exists; act out 1000501 ExceedsCredits; act out 1000501 IDAlreadyFailed; books is 999430"},
 	{"held money does not leave a reserve", "producer: liquidity goes out as far as it is free",
 		"join; hold OK; act out 999901 ExceedsCredits; act out 999900 OK"},
 

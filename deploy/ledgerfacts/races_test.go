@@ -39,7 +39,8 @@ func TestOneVerdictWhoeverRaces(t *testing.T) {
 		}
 		for i, want := range []ledger.Verdict{{Settled: true}, {Reason: closed}, {Reason: silent}} {
 			want.Time = verdict.Time
-			if won := answers[i].OK(); won != (verdict == want) || !won && answers[i].Status != tb.TransferExistsWithDifferentFlags {
+			if won := answers[i].OK(); won != (verdict == want) || !won &&
+				answers[i].Status != tb.TransferExistsWithDifferentFlags {
 				t.Errorf("verdict %+v, and to %+v the ledger answered %s", verdict, want, answers[i].Status)
 			}
 		}

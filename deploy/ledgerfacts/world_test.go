@@ -74,8 +74,12 @@ func open(config ledger.BatchConfig) *engine {
 	b := &engine{failed: make(chan error, 10)}
 	registry := prometheus.NewRegistry()
 	failing := func(err error) { b.failed <- err }
-	b.writer = ledger.NewWriter(client, config, registry, nil, func(reply chan ledger.Result, result ledger.Result) { reply <- result }, failing)
-	b.reader = ledger.NewTransferReader(client, config, registry, func(reply chan []tb.Transfer, found []tb.Transfer) { reply <- found }, failing)
+	b.writer = ledger.NewWriter(client, config, registry, nil, func(reply chan ledger.Result, result ledger.Result) {
+		reply <- result
+	}, failing)
+	b.reader = ledger.NewTransferReader(client, config, registry, func(reply chan []tb.Transfer, found []tb.Transfer) {
+		reply <- found
+	}, failing)
 	return b
 }
 
@@ -104,7 +108,8 @@ func (b *engine) trace(t testing.TB, id pix.EndToEndID) ledger.Trace {
 
 func (b *engine) returnTrace(t testing.TB, g *repayment) ledger.ReturnTrace {
 	t.Helper()
-	return ledger.ReturnTraceOf(g.id, g.content, b.lookup(t, ledger.AppendReturnTraceIDs(nil, g.id, g.content.Original)))
+	return ledger.ReturnTraceOf(g.id, g.content,
+		b.lookup(t, ledger.AppendReturnTraceIDs(nil, g.id, g.content.Original)))
 }
 
 func receive[T any](t testing.TB, b *engine, reply chan T) (answer T) {
@@ -133,7 +138,8 @@ var serial atomic.Int64
 func newPSP(t testing.TB, reserve uint64) pix.ISPB {
 	t.Helper()
 	psp := pix.ISPB(fmt.Sprintf("%08d", serial.Add(1)))
-	kit.Must(t, createAccounts(ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp))))
+	kit.Must(t, createAccounts(ledger.NewAccount(ledger.ReserveAccount(psp)),
+		ledger.NewAccount(ledger.TransitAccount(psp))))
 	kit.Must(t, fund(ledger.IssuanceAccount, ledger.ReserveAccount(psp), reserve))
 	return psp
 }
@@ -180,7 +186,8 @@ const (
 // newPayment creates accounts and a payment of amount between two new PSPs.
 func newPayment(t testing.TB) *payment {
 	t.Helper()
-	return newPaymentBetween(t, newCustomer(t, newPSP(t, reserve), deposit), newCustomer(t, newPSP(t, reserve), deposit))
+	return newPaymentBetween(t, newCustomer(t, newPSP(t, reserve), deposit),
+		newCustomer(t, newPSP(t, reserve), deposit))
 }
 
 func newPaymentBetween(t testing.TB, payer, payee pix.Account) *payment {
@@ -230,7 +237,8 @@ func balancesOf(t testing.TB, ids ...ledger.AccountID) []balance {
 func (p *payment) money(t testing.TB) string {
 	t.Helper()
 	payer, payee := p.content.Payer, p.content.Payee
-	got := balancesOf(t, ledger.CustomerAccount(payer), ledger.CustomerAccount(payee), ledger.TransitAccount(payer.ISPB),
+	got := balancesOf(t, ledger.CustomerAccount(payer), ledger.CustomerAccount(payee),
+		ledger.TransitAccount(payer.ISPB),
 		ledger.ReserveAccount(payer.ISPB), ledger.TransitAccount(payee.ISPB), ledger.ReserveAccount(payee.ISPB))
 	held, moved := -got[0].pending, deposit-got[0].posted
 	want := []balance{

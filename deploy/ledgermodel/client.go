@@ -32,7 +32,8 @@ func (l *Ledger) Connect(delay func() time.Duration) *Client {
 	}
 	open := make(chan struct{})
 	close(open)
-	return &Client{ledger: l, delay: delay, clock: time.Now, turn: make(chan struct{}, 1), requests: open, replies: open, closed: make(chan struct{})}
+	return &Client{ledger: l, delay: delay, clock: time.Now, turn: make(chan struct{}, 1), requests: open,
+		replies: open, closed: make(chan struct{})}
 }
 
 // Cut stops requests on their way to the ledger, replies on their way back, or both. What was cut
@@ -116,7 +117,9 @@ func request[R any](c *Client, creates, looksUp int, apply func(timestamp uint64
 	if err := c.pass(&c.requests); err != nil {
 		return reply, err
 	}
-	result := c.ledger.request(uint64(c.clock().UnixNano()), creates, func(timestamp uint64) any { return apply(timestamp) })
+	result := c.ledger.request(uint64(c.clock().UnixNano()), creates, func(timestamp uint64) any {
+		return apply(timestamp)
+	})
 	if err := c.pass(&c.replies); err != nil {
 		return reply, err
 	}
@@ -125,7 +128,9 @@ func request[R any](c *Client, creates, looksUp int, apply func(timestamp uint64
 
 // CreateAccounts is TigerBeetle's request of this name, as each of the methods below.
 func (c *Client) CreateAccounts(accounts []tb.Account) ([]tb.AccountEventResult, error) {
-	return request(c, len(accounts), 0, func(timestamp uint64) []tb.AccountEventResult { return c.ledger.createAccounts(timestamp, accounts) })
+	return request(c, len(accounts), 0, func(timestamp uint64) []tb.AccountEventResult {
+		return c.ledger.createAccounts(timestamp, accounts)
+	})
 }
 
 // CreateTransfers makes transfers, linked ones wholly or not at all.

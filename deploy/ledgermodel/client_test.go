@@ -84,7 +84,8 @@ func TestHealEndsEveryCut(t *testing.T) {
 // TestARequestHasItsLimit compares nothing: the server's limit is a case of ledgerfacts.
 func TestARequestHasItsLimit(t *testing.T) {
 	client := New().Connect(nil)
-	if _, err := client.LookupTransfers(make([]tb.Uint128, EventsMax+1)); !errors.Is(err, tberrors.ErrMaximumBatchSizeExceeded{}) {
+	if _, err := client.LookupTransfers(make([]tb.Uint128, EventsMax+1)); !errors.Is(err,
+		tberrors.ErrMaximumBatchSizeExceeded{}) {
 		t.Errorf("a request of %d ids: %v", EventsMax+1, err)
 	}
 }
@@ -97,12 +98,16 @@ func TestWhatIsNotModelledPanics(t *testing.T) {
 		return func(c *Client) { _, _ = c.CreateTransfers([]tb.Transfer{t}) }
 	}
 	for name, ask := range map[string]func(*Client){
-		"change events":          func(c *Client) { _, _ = c.GetChangeEvents(tb.ChangeEventsFilter{}) },
-		"an account without id":  func(c *Client) { _, _ = c.CreateAccounts([]tb.Account{{Ledger: 1, Code: 1}}) },
-		"a filter by user data":  func(c *Client) { _, _ = c.GetAccountTransfers(tb.AccountFilter{UserData64: 1}) },
-		"a transfer to itself":   transfer(func(t *tb.Transfer) { t.CreditAccountID = one }),
-		"a chain that is open":   transfer(func(t *tb.Transfer) { t.Flags = tb.TransferFlags{Linked: true}.ToUint16() }),
-		"a closing transfer":     transfer(func(t *tb.Transfer) { t.Flags = tb.TransferFlags{ClosingDebit: true}.ToUint16() }),
+		"change events":         func(c *Client) { _, _ = c.GetChangeEvents(tb.ChangeEventsFilter{}) },
+		"an account without id": func(c *Client) { _, _ = c.CreateAccounts([]tb.Account{{Ledger: 1, Code: 1}}) },
+		"a filter by user data": func(c *Client) { _, _ = c.GetAccountTransfers(tb.AccountFilter{UserData64: 1}) },
+		"a transfer to itself":  transfer(func(t *tb.Transfer) { t.CreditAccountID = one }),
+		"a chain that is open": transfer(func(t *tb.Transfer) {
+			t.Flags = tb.TransferFlags{Linked: true}.ToUint16()
+		}),
+		"a closing transfer": transfer(func(t *tb.Transfer) {
+			t.Flags = tb.TransferFlags{ClosingDebit: true}.ToUint16()
+		}),
 		"another ledger number":  transfer(func(t *tb.Transfer) { t.Ledger = 2 }),
 		"a time without imports": transfer(func(t *tb.Transfer) { t.Timestamp = 1 }),
 	} {
@@ -121,7 +126,8 @@ func TestWhatIsNotModelledPanics(t *testing.T) {
 
 // TestNoServiceImportsTheModel looks at everything that the programs are built from.
 func TestNoServiceImportsTheModel(t *testing.T) {
-	list := exec.Command("go", "list", "-deps", "./services/producer", "./services/clearing-engine", "./services/bank-simulator", "./client/liquida", "./deploy/cmd/...")
+	list := exec.Command("go", "list", "-deps", "./services/producer", "./services/clearing-engine",
+		"./services/bank-simulator", "./client/liquida", "./deploy/cmd/...")
 	list.Dir = "../.."
 	out, err := list.CombinedOutput()
 	if err != nil {
@@ -143,7 +149,8 @@ func TestACloneGoesOnAlone(t *testing.T) {
 	}
 	_, _ = l.Connect(nil).CreateAccounts([]tb.Account{{ID: one, Ledger: 1, Code: 1}, {ID: two, Ledger: 1, Code: 1}})
 	now = time.Now()
-	hold := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Amount: tb.ToUint128(5), Timeout: 60, Ledger: 1, Code: 1}
+	hold := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Amount: tb.ToUint128(5), Timeout: 60,
+		Ledger: 1, Code: 1}
 	create(l, hold, tb.TransferFlags{Pending: true})
 	states := map[string]bool{}
 	for name, change := range map[string]func(*Ledger){
@@ -151,10 +158,13 @@ func TestACloneGoesOnAlone(t *testing.T) {
 			create(l, tb.Transfer{ID: two, PendingID: one}, tb.TransferFlags{VoidPendingTransfer: true})
 		},
 		"a burnt id": func(l *Ledger) {
-			create(l, tb.Transfer{ID: two, DebitAccountID: one, CreditAccountID: tb.ToUint128(3), Ledger: 1, Code: 1}, tb.TransferFlags{})
+			create(l, tb.Transfer{ID: two, DebitAccountID: one, CreditAccountID: tb.ToUint128(3), Ledger: 1, Code: 1},
+				tb.TransferFlags{})
 		},
-		"an expiry": func(l *Ledger) { l.request(uint64(now.Add(time.Hour).UnixNano()), 0, func(uint64) any { return nil }) },
-		"nothing":   func(*Ledger) {},
+		"an expiry": func(l *Ledger) {
+			l.request(uint64(now.Add(time.Hour).UnixNano()), 0, func(uint64) any { return nil })
+		},
+		"nothing": func(*Ledger) {},
 	} {
 		before, clone := string(l.AppendState(nil)), l.Clone()
 		change(clone)

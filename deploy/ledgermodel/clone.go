@@ -23,7 +23,8 @@ func (l *Ledger) Clone() *Ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := New()
-	c.last, c.transfers, c.burnt, c.places, c.expiries = l.last, slices.Clone(l.transfers), maps.Clone(l.burnt), maps.Clone(l.places), slices.Clone(l.expiries)
+	c.last, c.transfers, c.burnt, c.places, c.expiries = l.last, slices.Clone(l.transfers), maps.Clone(l.burnt),
+		maps.Clone(l.places), slices.Clone(l.expiries)
 	for _, a := range l.created {
 		account := *a
 		c.accounts[a.ID], c.created = &account, append(c.created, &account)

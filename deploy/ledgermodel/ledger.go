@@ -86,7 +86,8 @@ func neverSent(what string, event any) {
 func (l *Ledger) createAccounts(timestamp uint64, accounts []tb.Account) (results []tb.AccountEventResult) {
 	for i := range accounts {
 		a := &accounts[i]
-		at := eventTime(timestamp, i, len(accounts), a.AccountFlags().Imported, accounts[0].AccountFlags().Imported, a.Timestamp)
+		at := eventTime(timestamp, i, len(accounts), a.AccountFlags().Imported, accounts[0].AccountFlags().Imported,
+			a.Timestamp)
 		if result := l.createAccount(at, a); result != tb.AccountOK {
 			results = append(results, tb.AccountEventResult{Index: uint32(i), Result: result})
 		}
@@ -125,7 +126,8 @@ func (l *Ledger) createTransfers(timestamp uint64, transfers []tb.Transfer) (res
 		if flags.Linked && i == len(transfers)-1 {
 			neverSent("a chain that stays open", *t)
 		}
-		at := eventTime(timestamp, i, len(transfers), flags.Imported, transfers[0].TransferFlags().Imported, t.Timestamp)
+		at := eventTime(timestamp, i, len(transfers), flags.Imported, transfers[0].TransferFlags().Imported,
+			t.Timestamp)
 		if broken {
 			failed(i, tb.TransferLinkedEventFailed)
 		} else if result := l.createTransfer(at, t); result != tb.TransferOK {

@@ -29,12 +29,14 @@ func within(from, to, at uint64) bool { return from <= at && (at <= to || to == 
 
 func (l *Ledger) accountTransfers(filter tb.AccountFilter) []tb.Transfer {
 	flags := filter.AccountFilterFlags()
-	if filter.UserData128 != (tb.Uint128{}) || filter.UserData64 != 0 || filter.UserData32 != 0 || !flags.Debits && !flags.Credits {
+	if filter.UserData128 != (tb.Uint128{}) || filter.UserData64 != 0 || filter.UserData32 != 0 || !flags.Debits &&
+		!flags.Credits {
 		neverSent("such a filter", filter)
 	}
 	return l.collect(l.byAccount[filter.AccountID], flags.Reversed, filter.Limit, func(t *tb.Transfer) bool {
 		return within(filter.TimestampMin, filter.TimestampMax, t.Timestamp) && asked(filter.Code, t.Code) &&
-			(flags.Debits && t.DebitAccountID == filter.AccountID || flags.Credits && t.CreditAccountID == filter.AccountID)
+			(flags.Debits && t.DebitAccountID == filter.AccountID || flags.Credits &&
+				t.CreditAccountID == filter.AccountID)
 	})
 }
 

@@ -55,7 +55,8 @@ func TestTheModelAnswersAsTheServer(t *testing.T) {
 	run := func(imports bool) {
 		mu.Lock()
 		no++
-		tr := &trial{no: uint32(no), client: clients[no%len(clients)], model: New(), imports: imports, seen: map[string]int{}}
+		tr := &trial{no: uint32(no), client: clients[no%len(clients)], model: New(), imports: imports,
+			seen: map[string]int{}}
 		mu.Unlock()
 		tr.random = rand.New(rand.NewPCG(*seed, uint64(tr.no)))
 		if err := tr.run(); err != nil {
@@ -89,7 +90,8 @@ func TestTheModelAnswersAsTheServer(t *testing.T) {
 	}
 	t.Logf("%d requests in %d trials, %d kinds of results", no*trialRequests, no, len(seen))
 	if len(seen) != kinds {
-		t.Errorf("of the %d kinds of results the answers have %d: the trials prove nothing about the others", kinds, len(seen))
+		t.Errorf("of the %d kinds of results the answers have %d: the trials prove nothing about the others",
+			kinds, len(seen))
 	}
 }
 
@@ -173,8 +175,9 @@ func (tr *trial) open() error {
 	funding = append(funding, allowance)
 	if tr.no%4 == 1 { // sums that only pending and posted together make too large
 		for i, leg := range [][2]uint64{{8, 10}, {2, 10}, {10, 2}, {10, 8}} {
-			funding = append(funding, tb.Transfer{ID: tr.id(60 + uint64(i)), DebitAccountID: tr.id(leg[0]), CreditAccountID: tr.id(leg[1]),
-				Amount: half, Ledger: tr.ledger(), Code: 1, Flags: tb.TransferFlags{Pending: i%2 == 0}.ToUint16()})
+			funding = append(funding,
+				tb.Transfer{ID: tr.id(60 + uint64(i)), DebitAccountID: tr.id(leg[0]), CreditAccountID: tr.id(leg[1]),
+					Amount: half, Ledger: tr.ledger(), Code: 1, Flags: tb.TransferFlags{Pending: i%2 == 0}.ToUint16()})
 		}
 	}
 	return tr.createTransfers(funding)
@@ -203,7 +206,9 @@ func read[Q, A any](tr *trial, question Q, ask func(Q) (A, error), model func(*L
 	if err != nil {
 		return err
 	}
-	return tr.compare(question, uint64(time.Now().UnixNano()), answer, func(l *Ledger) any { return model(l, question) })
+	return tr.compare(question, uint64(time.Now().UnixNano()), answer, func(l *Ledger) any {
+		return model(l, question)
+	})
 }
 
 // newProbe is the id of what comes first in each request: its timestamp is the request's. Imports have none, and come
@@ -230,7 +235,9 @@ func (tr *trial) createAccounts(accounts []tb.Account) error {
 	for _, result := range results {
 		tr.seen[result.Result.String()]++
 	}
-	return cmp.Or(err, tr.compare(accounts, at, results, func(l *Ledger) any { return orEmpty(l.createAccounts(at, accounts)) }))
+	return cmp.Or(err, tr.compare(accounts, at, results, func(l *Ledger) any {
+		return orEmpty(l.createAccounts(at, accounts))
+	}))
 }
 
 // written is what became of a request: results, its transfers, and the balances that it left behind if holds may have
@@ -242,7 +249,8 @@ type written struct {
 }
 
 func (tr *trial) createTransfers(transfers []tb.Transfer) error {
-	probe := tb.Transfer{ID: tr.newProbe(), DebitAccountID: tr.id(1), CreditAccountID: tr.id(2), Ledger: tr.ledger(), Code: 99}
+	probe := tb.Transfer{ID: tr.newProbe(), DebitAccountID: tr.id(1), CreditAccountID: tr.id(2),
+		Ledger: tr.ledger(), Code: 99}
 	if !transfers[0].TransferFlags().Imported {
 		transfers = append([]tb.Transfer{probe}, transfers...)
 	}
@@ -298,7 +306,8 @@ func (tr *trial) request() error {
 		})
 		return tr.createAccounts(accounts)
 	case 1:
-		return read(tr, []tb.Uint128{tr.accountID(), tr.id(27), tr.accountID()}, tr.client.LookupAccounts, (*Ledger).lookUpAccounts)
+		return read(tr, []tb.Uint128{tr.accountID(), tr.id(27), tr.accountID()}, tr.client.LookupAccounts,
+			(*Ledger).lookUpAccounts)
 	case 2:
 		ids := []tb.Uint128{tr.looseID(looseHold), tr.looseID(looseEnd), tr.id(1000 + tr.random.Uint64N(300))}
 		return read(tr, ids, tr.client.LookupTransfers, (*Ledger).lookUpTransfers)
@@ -381,8 +390,9 @@ func (tr *trial) accountID() tb.Uint128 {
 // loose is a transfer of any kind.
 func (tr *trial) loose() tb.Transfer {
 	t := tb.Transfer{
-		ID: tr.looseID(loosePlain), Amount: tb.ToUint128(tr.random.Uint64N(60)), UserData128: pick(tr, zero, tr.id(5), tr.id(6)),
-		UserData64: seldom[uint64](tr, 0, 1), UserData32: seldom[uint32](tr, 0, 1),
+		ID: tr.looseID(loosePlain), Amount: tb.ToUint128(tr.random.Uint64N(60)),
+		UserData128: pick(tr, zero, tr.id(5), tr.id(6)),
+		UserData64:  seldom[uint64](tr, 0, 1), UserData32: seldom[uint32](tr, 0, 1),
 	}
 	flags := tb.TransferFlags{Linked: tr.random.IntN(5) == 0}
 	if tr.random.IntN(3) == 0 {
@@ -393,7 +403,8 @@ func (tr *trial) loose() tb.Transfer {
 		flags.VoidPendingTransfer = !flags.PostPendingTransfer
 		if place, exists := tr.model.places[t.PendingID]; exists && tr.random.IntN(3) == 0 { // as an archive has it
 			p := tr.model.transfers[place]
-			t.Amount, t.DebitAccountID, t.CreditAccountID, t.Ledger, t.Code = p.Amount, p.DebitAccountID, p.CreditAccountID, p.Ledger, p.Code
+			t.Amount, t.DebitAccountID, t.CreditAccountID, t.Ledger, t.Code = p.Amount, p.DebitAccountID,
+				p.CreditAccountID, p.Ledger, p.Code
 		}
 		t.Flags = flags.ToUint16()
 		return t
@@ -459,7 +470,8 @@ func (tr *trial) chain() []tb.Transfer {
 		case kind < 6:
 			flags.VoidPendingTransfer = true
 		default:
-			return []tb.Transfer{{ID: end, DebitAccountID: tr.id(8), CreditAccountID: tr.id(4), UserData32: reason, Ledger: tr.ledger(), Code: 7}}
+			return []tb.Transfer{{ID: end, DebitAccountID: tr.id(8), CreditAccountID: tr.id(4), UserData32: reason,
+				Ledger: tr.ledger(), Code: 7}}
 		}
 		t.Flags = flags.ToUint16()
 		chain = append(chain, t)
@@ -511,9 +523,11 @@ func (tr *trial) times() (from, to uint64) {
 }
 
 func (tr *trial) accountFilter() tb.AccountFilter {
-	f := tb.AccountFilter{AccountID: tr.id(pick[uint64](tr, 3, 3, 4, 8, 9, 12, 13)), Code: pick[uint16](tr, 0, 0, 1), Limit: pick[uint32](tr, 0, 1, 5, 1000)}
+	f := tb.AccountFilter{AccountID: tr.id(pick[uint64](tr, 3, 3, 4, 8, 9, 12, 13)), Code: pick[uint16](tr, 0, 0, 1),
+		Limit: pick[uint32](tr, 0, 1, 5, 1000)}
 	sides := 1 + tr.random.IntN(3)
-	f.Flags = tb.AccountFilterFlags{Debits: sides&1 > 0, Credits: sides&2 > 0, Reversed: tr.random.IntN(2) == 0}.ToUint32()
+	f.Flags = tb.AccountFilterFlags{Debits: sides&1 > 0, Credits: sides&2 > 0,
+		Reversed: tr.random.IntN(2) == 0}.ToUint32()
 	f.TimestampMin, f.TimestampMax = tr.times()
 	return f
 }
@@ -522,7 +536,8 @@ func (tr *trial) accountFilter() tb.AccountFilter {
 func (tr *trial) queryFilter() tb.QueryFilter {
 	f := tb.QueryFilter{
 		Ledger: tr.ledger(), UserData128: pick(tr, zero, zero, tr.id(5), tr.id(1000+8*tr.random.Uint64N(8))),
-		UserData64: pick[uint64](tr, 0, 0, 0, 1), Code: pick[uint16](tr, 0, 0, 1, 99), Limit: pick[uint32](tr, 0, 1, 5, 1000),
+		UserData64: pick[uint64](tr, 0, 0, 0, 1), Code: pick[uint16](tr, 0, 0, 1, 99),
+		Limit: pick[uint32](tr, 0, 1, 5, 1000),
 		Flags: tb.QueryFilterFlags{Reversed: tr.random.IntN(2) == 0}.ToUint32(),
 	}
 	f.TimestampMin, f.TimestampMax = tr.times()
@@ -551,5 +566,6 @@ func (tr *trial) settle() error {
 			return fmt.Errorf("balances differ: the server: %+v\nthe model: %+v", found, expected)
 		}
 	}
-	return read(tr, tb.QueryFilter{Ledger: tr.ledger(), Limit: EventsMax}, tr.client.QueryTransfers, (*Ledger).queryTransfers)
+	return read(tr, tb.QueryFilter{Ledger: tr.ledger(), Limit: EventsMax}, tr.client.QueryTransfers,
+		(*Ledger).queryTransfers)
 }

@@ -11,7 +11,8 @@ import (
 // burns reports whether a transfer that failed so may never be tried again under its id.
 func burns(result tb.CreateTransferResult) bool {
 	return slices.Contains([]tb.CreateTransferResult{
-		tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound, tb.TransferPendingTransferNotFound, tb.TransferExceedsCredits,
+		tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound, tb.TransferPendingTransferNotFound,
+		tb.TransferExceedsCredits,
 	}, result)
 }
 
@@ -20,7 +21,8 @@ func expiresAt(t *tb.Transfer) uint64 {
 }
 
 var knownTransferFlags = tb.TransferFlags{
-	Linked: true, Pending: true, PostPendingTransfer: true, VoidPendingTransfer: true, BalancingDebit: true, Imported: true,
+	Linked: true, Pending: true, PostPendingTransfer: true, VoidPendingTransfer: true, BalancingDebit: true,
+	Imported: true,
 }.ToUint16()
 
 // isSent reports whether our programs send a transfer of this form.
@@ -58,7 +60,8 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 		return tb.TransferDebitAccountNotFound
 	case credit == nil:
 		return tb.TransferCreditAccountNotFound
-	case t.Ledger != debit.Ledger || t.Ledger != credit.Ledger || flags.Imported && timestamp <= max(debit.Timestamp, credit.Timestamp):
+	case t.Ledger != debit.Ledger || t.Ledger != credit.Ledger || flags.Imported &&
+		timestamp <= max(debit.Timestamp, credit.Timestamp):
 		neverSent("a transfer on another ledger number, or older than its accounts", *t)
 	case flags.Imported && l.regresses(timestamp):
 		return tb.TransferImportedEventTimestampMustNotRegress
@@ -105,7 +108,8 @@ func (l *Ledger) remember(place int, debit, credit *tb.Account) {
 		if !a.AccountFlags().History {
 			return nil
 		}
-		return &tb.AccountBalance{DebitsPending: a.DebitsPending, DebitsPosted: a.DebitsPosted, CreditsPending: a.CreditsPending, CreditsPosted: a.CreditsPosted, Timestamp: t.Timestamp}
+		return &tb.AccountBalance{DebitsPending: a.DebitsPending, DebitsPosted: a.DebitsPosted,
+			CreditsPending: a.CreditsPending, CreditsPosted: a.CreditsPosted, Timestamp: t.Timestamp}
 	}
 	t.debitAfter, t.creditAfter = after(debit), after(credit)
 }
@@ -171,7 +175,8 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 	}
 
 	created := p.Transfer
-	created.ID, created.PendingID, created.Flags, created.Timestamp, created.Timeout = t.ID, t.PendingID, t.Flags, timestamp, 0
+	created.ID, created.PendingID, created.Flags, created.Timestamp, created.Timeout = t.ID, t.PendingID, t.Flags,
+		timestamp, 0
 	created.UserData128, created.UserData64 = cmp.Or(t.UserData128, p.UserData128), cmp.Or(t.UserData64, p.UserData64)
 	created.UserData32 = cmp.Or(t.UserData32, p.UserData32)
 	made := l.insert(&created)

@@ -44,7 +44,8 @@ func Start(dir string, extra ...string) (*Server, error) {
 	}
 	address, data := ports.Free(), tigerbeetle.DataFile(folder, 0)
 	s := &Server{
-		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"), data: data,
+		Config: ledger.Config{Addresses: []string{address}}, bin: bin,
+		log: filepath.Join(dir, "tigerbeetle.log"), data: data,
 		arguments: slices.Insert(tigerbeetle.StartArguments(data, address, "64MiB", tigerbeetle.LimitGiB), 1, extra...),
 	}
 	started, err := tigerbeetle.AwaitMemory(ctx, 1, func(why string) { fmt.Fprintln(os.Stderr, why) })
@@ -72,7 +73,8 @@ func (s *Server) StartAgain() (err error) {
 		return err
 	}
 	s.PID = s.process.Pid
-	return s.process.Await(context.Background(), "the TigerBeetle server on "+s.Config.Addresses[0], s.log, 2*time.Minute, tigerbeetle.Answers)
+	return s.process.Await(context.Background(), "the TigerBeetle server on "+s.Config.Addresses[0], s.log,
+		2*time.Minute, tigerbeetle.Answers)
 }
 
 // Stop kills the server, as a crash does.

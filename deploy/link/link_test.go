@@ -122,7 +122,8 @@ func TestKafkaClientStaysOnTheLink(t *testing.T) {
 	kit.Must(t, err)
 	for _, broker := range brokers {
 		if net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))) != l.Address() {
-			t.Errorf("the client knows the broker at %s:%d, not at the link's %s", broker.Host, broker.Port, l.Address())
+			t.Errorf("the client knows the broker at %s:%d, not at the link's %s", broker.Host, broker.Port,
+				l.Address())
 		}
 	}
 	l.Set(Cut, 0)

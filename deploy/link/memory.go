@@ -34,7 +34,8 @@ func (n *Network) Listen(network, address string) (net.Listener, error) {
 	if n.listeners == nil {
 		n.listeners = map[string]*memoryListener{}
 	}
-	l := &memoryListener{network: n, address: memoryAddress(address), port: port, accepted: make(chan net.Conn), closed: make(chan struct{})}
+	l := &memoryListener{network: n, address: memoryAddress(address), port: port, accepted: make(chan net.Conn),
+		closed: make(chan struct{})}
 	n.listeners[port] = l
 	return l, nil
 }

@@ -19,14 +19,16 @@ func Options() []kfake.Opt {
 	return []kfake.Opt{kfake.ClusterID(clusterID), kfake.MaxVersions(versions())}
 }
 
-// versions are those of the requests that Redpanda serves and this project sends: about those of Kafka 2.4. Fetch 11 and
-// Metadata 8 name no topic id, so a topic that was made anew looks like the old one.
+// versions are those of the requests that Redpanda serves and this project sends: about those of Kafka 2.4. Fetch 11
+// and Metadata 8 name no topic id, so a topic that was made anew looks like the old one.
 func versions() *kversion.Versions {
 	all := kversion.V2_4_0()
 	for key, highest := range map[kmsg.Key]int16{
-		kmsg.Produce: 7, kmsg.Fetch: 11, kmsg.ListOffsets: 4, kmsg.Metadata: 8, kmsg.OffsetFetch: 7, kmsg.FindCoordinator: 3,
-		kmsg.CreateTopics: 6, kmsg.InitProducerID: 3, kmsg.OffsetForLeaderEpoch: 4, kmsg.SASLAuthenticate: 2,
-		kmsg.DescribeClientQuotas: 1, kmsg.AlterClientQuotas: 1, kmsg.DescribeUserSCRAMCredentials: 0, kmsg.AlterUserSCRAMCredentials: 0,
+		kmsg.Produce: 7, kmsg.Fetch: 11, kmsg.ListOffsets: 4, kmsg.Metadata: 8, kmsg.OffsetFetch: 7,
+		kmsg.FindCoordinator: 3,
+		kmsg.CreateTopics:    6, kmsg.InitProducerID: 3, kmsg.OffsetForLeaderEpoch: 4, kmsg.SASLAuthenticate: 2,
+		kmsg.DescribeClientQuotas: 1, kmsg.AlterClientQuotas: 1, kmsg.DescribeUserSCRAMCredentials: 0,
+		kmsg.AlterUserSCRAMCredentials: 0,
 	} {
 		all.SetMaxKeyVersion(key.Int16(), highest)
 	}
@@ -35,7 +37,8 @@ func versions() *kversion.Versions {
 
 // describedSettings are the settings of a topic that Redpanda has, of those that the project sets or reads.
 var describedSettings = []string{
-	"cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms",
+	"cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.after.max.ms",
+	"message.timestamp.before.max.ms",
 	"message.timestamp.type", "replication.factor", "retention.bytes", "retention.ms", "segment.bytes", "write.caching",
 }
 
@@ -55,13 +58,18 @@ func Imitate(cluster *kfake.Cluster) {
 	before(kmsg.CreateTopics, func(request kmsg.Request) {
 		for i := range request.(*kmsg.CreateTopicsRequest).Topics {
 			topic := &request.(*kmsg.CreateTopicsRequest).Topics[i]
-			topic.Configs = slices.DeleteFunc(topic.Configs, func(c kmsg.CreateTopicsRequestTopicConfig) bool { return ignored(c.Name) })
+			topic.Configs = slices.DeleteFunc(topic.Configs, func(c kmsg.CreateTopicsRequestTopicConfig) bool {
+				return ignored(c.Name)
+			})
 		}
 	})
 	before(kmsg.IncrementalAlterConfigs, func(request kmsg.Request) {
 		for i := range request.(*kmsg.IncrementalAlterConfigsRequest).Resources {
 			resource := &request.(*kmsg.IncrementalAlterConfigsRequest).Resources[i]
-			resource.Configs = slices.DeleteFunc(resource.Configs, func(c kmsg.IncrementalAlterConfigsRequestResourceConfig) bool { return ignored(c.Name) })
+			resource.Configs = slices.DeleteFunc(resource.Configs,
+				func(c kmsg.IncrementalAlterConfigsRequestResourceConfig) bool {
+					return ignored(c.Name)
+				})
 		}
 	})
 	before(kmsg.DescribeConfigs, func(request kmsg.Request) {

@@ -25,23 +25,28 @@ func TestWhatRedpandaIgnoresIsTakenAndNeverDescribed(t *testing.T) {
 	t.Cleanup(client.Close)
 	admin, two, forever := kadm.NewClient(client), "2", "-1"
 
-	settings := map[string]*string{"min.insync.replicas": &two, "unclean.leader.election.enable": &two, "retention.ms": &forever}
+	settings := map[string]*string{"min.insync.replicas": &two, "unclean.leader.election.enable": &two,
+		"retention.ms": &forever}
 	kit.Must(t, kit.ErrorOf(admin.CreateTopic(t.Context(), 1, 1, settings, "payments")))
-	altered, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "min.insync.replicas", Value: &two}}, "payments")
+	altered, err := admin.AlterTopicConfigs(t.Context(),
+		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: "min.insync.replicas", Value: &two}}, "payments")
 	if err != nil || altered[0].Err != nil {
 		t.Errorf("altering what is ignored: %v, %v", altered, err)
 	}
 	described, err := admin.DescribeTopicConfigs(t.Context(), "payments")
 	kit.Must(t, err)
 	has := func(name, value string) bool {
-		return slices.ContainsFunc(described[0].Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
+		return slices.ContainsFunc(described[0].Configs, func(c kadm.Config) bool {
+			return c.Key == name && c.MaybeValue() == value
+		})
 	}
 	if !has("retention.ms", "-1") || has("min.insync.replicas", "2") || has("min.insync.replicas", "1") {
 		t.Errorf("it describes %+v", described[0].Configs)
 	}
 
 	metadata, err := admin.Metadata(t.Context(), "payments")
-	if err != nil || !strings.HasPrefix(metadata.Cluster, "redpanda.") || metadata.Topics["payments"].ID != (kadm.TopicID{}) {
+	if err != nil || !strings.HasPrefix(metadata.Cluster, "redpanda.") ||
+		metadata.Topics["payments"].ID != (kadm.TopicID{}) {
 		t.Errorf("the cluster is %q, and names the topic's id: %+v, %v", metadata.Cluster, metadata.Topics, err)
 	}
 }
@@ -64,7 +69,8 @@ func TestPropertiesOfTheComposeFile(t *testing.T) {
 	decoder.KnownFields(true)
 	kit.Must(t, decoder.Decode(&p))
 	// Engines ask for sessions of 3 s, and nobody waits for company.
-	if p.GroupMinSessionTimeoutMS > 3_000 || p.GroupRebalanceDelayMS != 0 || p.AutoCreateTopics || !p.EnableSASL || !p.AdminAPIRequireAuth ||
+	if p.GroupMinSessionTimeoutMS > 3_000 || p.GroupRebalanceDelayMS != 0 || p.AutoCreateTopics || !p.EnableSASL ||
+		!p.AdminAPIRequireAuth ||
 		p.ProduceBatchValidation != "strict" {
 		t.Errorf("%+v", p)
 	}

@@ -17,10 +17,10 @@ import (
 type Ports int
 
 const (
-	// FixedPorts are the documented ones, the same at every start: Kafka 9092,
-	// TigerBeetle 3001 and on, producer 8080 (a second one 8082), bank simulator 8081, control room
-	// 8090; telemetry of the producer 9101 (9100), of the bank simulator 9102, of the archiver 9098, of engine n 9103+n; Prometheus 9090, its bridge
-	// from TigerBeetle 9099 and, over UDP, 8125.
+	// FixedPorts are the documented ones, the same at every start: Kafka 9092, TigerBeetle 3001 and on, producer 8080
+	// (a second one 8082), bank simulator 8081, control room 8090; telemetry of the producer 9101 (9100), of the bank
+	// simulator 9102, of the archiver 9098, of engine n 9103+n; Prometheus 9090, its bridge from TigerBeetle 9099 and,
+	// over UDP, 8125.
 	FixedPorts Ports = iota
 	// FreePorts are picked at the start, so that any number of stacks fit on a machine.
 	FreePorts
@@ -98,7 +98,8 @@ func available(role, address string) error {
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		_, port, _ := net.SplitHostPort(address)
-		return fmt.Errorf("port %s, for %s, is taken: stop what listens there (`ss -ltnp` shows it), or run the stack on free ports", port, role)
+		return fmt.Errorf("port %s, for %s, is taken: stop what listens there (`ss -ltnp` shows it), or run the stack on free ports",
+			port, role)
 	}
 	return fmt.Errorf("cannot listen on %s, for %s: %w", address, role, err)
 }

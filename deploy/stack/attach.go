@@ -135,7 +135,8 @@ func socketIn(dir string) string { return filepath.Join(dir, "control.sock") }
 func listen(dir string) (net.Listener, error) {
 	path := socketIn(dir)
 	if limit := len(syscall.RawSockaddrUnix{}.Path); len(path) >= limit {
-		return nil, fmt.Errorf("%s has %d bytes, and a socket's path at most %d: choose a shorter folder", path, len(path), limit-1)
+		return nil, fmt.Errorf("%s has %d bytes, and a socket's path at most %d: choose a shorter folder", path,
+			len(path), limit-1)
 	}
 	if err := os.RemoveAll(path); err != nil {
 		return nil, err

@@ -35,7 +35,8 @@ func TestAttached(t *testing.T) {
 	kit.Eventually(t, "the room is ready", func() bool { return statusByName(t, a)[Room].State == Ready })
 	first := statusByName(t, a)
 	for name, s := range first {
-		if s.State != Ready || s.Optional != (name == Room) || s.IsEngine != (name == "engine-0") || s.MemoryBytes < 1<<20 {
+		if s.State != Ready || s.Optional != (name == Room) || s.IsEngine != (name == "engine-0") ||
+			s.MemoryBytes < 1<<20 {
 			t.Errorf("after the start: %+v", s)
 		}
 	}
@@ -48,7 +49,8 @@ func TestAttached(t *testing.T) {
 	kit.Says(t, a.Kill(t.Context(), "engine-0"), "not running")
 	kit.Must(t, a.Start(t.Context(), "engine-0"))
 	again := statusByName(t, a)["engine-0"]
-	if again.State != Ready || again.PID == killed.PID || again.Run == killed.Run || again.Telemetry != killed.Telemetry {
+	if again.State != Ready || again.PID == killed.PID || again.Run == killed.Run ||
+		again.Telemetry != killed.Telemetry {
 		t.Errorf("started again: %+v; it was %+v", again, killed)
 	}
 	kit.Says(t, a.Start(t.Context(), "engine-0"), "already running")
@@ -70,7 +72,9 @@ func TestAttached(t *testing.T) {
 		kit.Says(t, a.Kill(t.Context(), name), want)
 	}
 	post(t, "http://"+first[Producer].Telemetry+"/exit")
-	kit.Eventually(t, "the exit counts as a crash, and as the only one", func() bool { return len(owner.Crashes()) == 1 })
+	kit.Eventually(t, "the exit counts as a crash, and as the only one", func() bool {
+		return len(owner.Crashes()) == 1
+	})
 	if s := statusByName(t, a)[Producer]; !strings.HasPrefix(s.Problem, "exited with code 7 at 20") {
 		t.Errorf("the producer has crashed: %+v", s)
 	}
@@ -105,7 +109,8 @@ func TestCuts(t *testing.T) {
 		all, _, err := s.status(t.Context())
 		kit.Must(t, err)
 		for _, process := range all {
-			if process.Cuttable != (process.Name == "engine-0" || process.Name == Producer) || process.Name == "engine-0" && !slices.Equal(process.Cut, cut) {
+			if process.Cuttable != (process.Name == "engine-0" || process.Name == Producer) ||
+				process.Name == "engine-0" && !slices.Equal(process.Cut, cut) {
 				t.Errorf("cut from %v, the status is %+v", cut, process)
 			}
 		}

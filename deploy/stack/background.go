@@ -69,7 +69,8 @@ func (a *Attached) supervise(ctx context.Context) error {
 		select {
 		case <-ended:
 			said, err := os.ReadFile(path)
-			return errors.Join(fmt.Errorf("the process of the stack has ended; %s ends with:\n%s", path, cache.LastLines(said)), err)
+			return errors.Join(fmt.Errorf("the process of the stack has ended; %s ends with:\n%s", path,
+				cache.LastLines(said)), err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(pollEvery):
@@ -121,7 +122,8 @@ func Clean(dir string) error {
 	defer lock.Close()
 	// By name, so that a wrong folder loses nothing else.
 	for _, name := range []string{
-		"data", "logs", "keys", "key-digests", "answer-keys", "answer-keys.lock", "kafka-keys", "room-token", "report.html", "control.sock", "lock",
+		"data", "logs", "keys", "key-digests", "answer-keys", "answer-keys.lock", "kafka-keys", "room-token",
+		"report.html", "control.sock", "lock",
 	} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err

@@ -36,10 +36,12 @@ func Build(ctx context.Context, repoRoot, binDir string) error {
 		return err
 	}
 	// In one call, which compiles shared packages once.
-	build := exec.CommandContext(ctx, "go", append([]string{"build", linkFlags, "-o", binDir + string(filepath.Separator)}, packages...)...)
+	build := exec.CommandContext(ctx, "go",
+		append([]string{"build", linkFlags, "-o", binDir + string(filepath.Separator)}, packages...)...)
 	build.Dir = repoRoot
 	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build the stack: %w\n%s\nThe TigerBeetle client needs cgo and a C compiler (on Debian: gcc and libc6-dev).", err, strings.TrimSpace(string(output)))
+		return fmt.Errorf("cannot build the stack: %w\n%s\nThe TigerBeetle client needs cgo and a C compiler (on Debian: gcc and libc6-dev).",
+			err, strings.TrimSpace(string(output)))
 	}
 	return nil
 }

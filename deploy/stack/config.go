@@ -128,9 +128,11 @@ func (c *Config) withDefaults() (Config, error) {
 	case d.Replicas != 1 && d.Replicas != 3:
 		return d, fmt.Errorf("stack: %d TigerBeetle replicas: it must be 1 or 3", d.Replicas)
 	case d.LimitGiB < 2 || d.LimitGiB > tigerbeetle.LimitGiBMax:
-		return d, fmt.Errorf("stack: the ledger's file may grow to %d GiB: it must be 2 to %d", d.LimitGiB, tigerbeetle.LimitGiBMax)
+		return d, fmt.Errorf("stack: the ledger's file may grow to %d GiB: it must be 2 to %d", d.LimitGiB,
+			tigerbeetle.LimitGiBMax)
 	case d.Brokers != 1 && (d.Brokers != 3 || d.Kafka != Apache || d.KafkaSecured || d.Cuts || d.Ports != FreePorts):
-		return d, fmt.Errorf("stack: %d brokers: it must be 1, or 3 of Apache Kafka, unsecured, without cuts and on free ports", d.Brokers)
+		return d, fmt.Errorf("stack: %d brokers: it must be 1, or 3 of Apache Kafka, unsecured, without cuts and on free ports",
+			d.Brokers)
 	case d.Cuts && d.KafkaSecured:
 		return d, errors.New("stack: Cuts with KafkaSecured: a link cannot put its address into what Kafka says over TLS")
 	}

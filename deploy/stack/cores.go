@@ -57,7 +57,8 @@ func confineThisProcess(to string) error {
 		list = strings.Join(allowed, ",")
 	}
 	for range 2 { // a thread may start during the first round
-		if said, err := exec.Command("taskset", "-a", "-c", "-p", list, strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+		if said, err := exec.Command("taskset", "-a", "-c", "-p", list,
+			strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
 			return fmt.Errorf("taskset: %w: %s", err, said)
 		}
 	}

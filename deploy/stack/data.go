@@ -38,13 +38,14 @@ func (s *Stack) ledgerFolder() string {
 // KafkaFolder is where the broker keeps its data.
 func (s *Stack) KafkaFolder() string { return s.data("kafka") }
 
-// ArchiveFolder is where the archiver keeps what has ended: with the ledger's data, because a copy of it that is put back
-// needs an archive that is not newer.
+// ArchiveFolder is where the archiver keeps what has ended: with the ledger's data, because a copy of it that is put
+// back needs an archive that is not newer.
 func (s *Stack) ArchiveFolder() string { return s.data(Archiver) }
 
 // kafkaNode says what a broker of Apache Kafka is like.
 func (s *Stack) kafkaNode(name string) kafka.Node {
-	node := kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(name), Controller: s.addresses.of(controllerOf(name))}
+	node := kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(name),
+		Controller: s.addresses.of(controllerOf(name))}
 	if s.config().Brokers > 1 {
 		node.Folder = filepath.Join(node.Folder, name)
 	}
@@ -71,7 +72,8 @@ func (s *Stack) checkData() error {
 		return err
 	}
 	if string(kind) != s.config().kind() {
-		return fmt.Errorf("%s holds data of a stack with %s: run that, or remove the data first (clean)", s.config().Dir, kind)
+		return fmt.Errorf("%s holds data of a stack with %s: run that, or remove the data first (clean)",
+			s.config().Dir, kind)
 	}
 	ledger, noLedger := cache.Exists(s.ledgerFolder())
 	topics, noTopics := cache.Exists(s.KafkaFolder())

@@ -16,11 +16,15 @@ func TestDataOfAnotherKindIsRefused(t *testing.T) {
 		want       string // part of the error; empty: none
 	}{
 		{"nothing", "", nil, ""},
-		{"three replicas whose topics are lost", "3 TigerBeetle replicas and the embedded Kafka", []string{"tigerbeetle-cluster"}, "3 TigerBeetle replicas"},
-		{"another broker", "one TigerBeetle server and the apache Kafka", []string{"tigerbeetle", "kafka"}, "the apache Kafka"},
-		{"another broker whose topics are lost", "one TigerBeetle server and the apache Kafka", []string{"tigerbeetle"}, "the apache Kafka"},
+		{"three replicas whose topics are lost", "3 TigerBeetle replicas and the embedded Kafka",
+			[]string{"tigerbeetle-cluster"}, "3 TigerBeetle replicas"},
+		{"another broker", "one TigerBeetle server and the apache Kafka", []string{"tigerbeetle", "kafka"},
+			"the apache Kafka"},
+		{"another broker whose topics are lost", "one TigerBeetle server and the apache Kafka", []string{"tigerbeetle"},
+			"the apache Kafka"},
 		{"the ledger is lost", "one TigerBeetle server and the embedded Kafka", []string{"kafka"}, "docs/backup.md"},
-		{"the topics are lost", "one TigerBeetle server and the embedded Kafka", []string{"tigerbeetle"}, ""}, // the engines refuse them
+		// the engines refuse them
+		{"the topics are lost", "one TigerBeetle server and the embedded Kafka", []string{"tigerbeetle"}, ""},
 	} {
 		s := newStack(nil)
 		s.given.Store(&Config{Dir: t.TempDir(), Kafka: Embedded, Replicas: 1, Brokers: 1})

@@ -25,18 +25,21 @@ func kindOf(name string) string {
 
 // ours reports whether a kind is a program of this project, whose --help lists its settings.
 func (c *Config) ours(kind string) bool {
-	return !slices.Contains([]string{TigerBeetle, Prometheus, StatsdBridge}, kind) && (kind != Broker || c.Kafka != Apache)
+	return !slices.Contains([]string{TigerBeetle, Prometheus, StatsdBridge}, kind) &&
+		(kind != Broker || c.Kafka != Apache)
 }
 
 // CheckProcesses returns an error for a process that there cannot be, and for what is no setting.
 func CheckProcesses(env map[string][]string) error {
 	for name, variables := range env {
 		if kindOf(name) == "" {
-			return fmt.Errorf("--env names the process %q: it must be one of %s, or one of several, such as %s", name, strings.Join(kinds, ", "), EngineName(0))
+			return fmt.Errorf("--env names the process %q: it must be one of %s, or one of several, such as %s", name,
+				strings.Join(kinds, ", "), EngineName(0))
 		}
 		for _, variable := range variables {
 			if !strings.Contains(variable, "=") {
-				return fmt.Errorf("--env %s:%s: it must be PROCESS:NAME=value, like clearing-engine:ENGINE_DEADLINE=10s", name, variable)
+				return fmt.Errorf("--env %s:%s: it must be PROCESS:NAME=value, like clearing-engine:ENGINE_DEADLINE=10s",
+					name, variable)
 			}
 		}
 	}
@@ -68,7 +71,8 @@ func (c *Config) checkEnv(ctx context.Context) error {
 			setting, _, _ := strings.Cut(variable, "=")
 			listed := regexp.MustCompile(`(?m)^  ` + regexp.QuoteMeta(setting) + `\b`)
 			if !listed.Match(known) && !strings.HasPrefix(setting, "GO") { // GOMEMLIMIT and others are Go's own
-				return fmt.Errorf("--env %s:%s: %s has no setting %s; `%s` lists all", name, variable, kind, setting, strings.Join(ask, " "))
+				return fmt.Errorf("--env %s:%s: %s has no setting %s; `%s` lists all", name, variable, kind, setting,
+					strings.Join(ask, " "))
 			}
 		}
 	}

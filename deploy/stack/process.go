@@ -107,7 +107,8 @@ func (p *process) start(env ...string) error {
 			return fmt.Errorf("cannot start %s: %w", p.name, err)
 		}
 	}
-	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // the room prints its URL with the token
+	// the room prints its URL with the token
+	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot log %s: %w", p.name, err)
 	}
@@ -228,9 +229,11 @@ func (p *process) waitReady(ctx context.Context) error {
 		case dead && r.asked.Load():
 			return fmt.Errorf("%s is not running: it was stopped or killed", p.name)
 		case dead && !p.comesBack:
-			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.name, why, p.logPath, p.logEnd(logEndLines))
+			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.name, why, p.logPath,
+				p.logEnd(logEndLines))
 		case !host.Sleep(ctx, pollEvery):
-			return fmt.Errorf("%s: %w: %w; the end of %s:\n%s", p.name, context.Cause(ctx), why, p.logPath, p.logEnd(logEndLines))
+			return fmt.Errorf("%s: %w: %w; the end of %s:\n%s", p.name, context.Cause(ctx), why, p.logPath,
+				p.logEnd(logEndLines))
 		}
 	}
 }

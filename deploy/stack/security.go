@@ -39,7 +39,8 @@ func (s *Stack) passwordFile(user string) string {
 // makeSecrets makes the certificate and the password of the admin, which the broker needs at its
 // start. Bootstrap logs in as the admin and creates the other users.
 func (s *Stack) makeSecrets() error {
-	return errors.Join(makeCertificate(s.authorityFile(), s.certificateFile()), keys.MakePassword(s.passwordFile(stream.Admin)))
+	return errors.Join(makeCertificate(s.authorityFile(), s.certificateFile()),
+		keys.MakePassword(s.passwordFile(stream.Admin)))
 }
 
 // Kafka returns how to reach the broker as its admin.
@@ -60,7 +61,8 @@ func (s *Stack) kafkaEnvironment(user, brokers string) []string {
 	config := s.kafkaAs(user, brokers)
 	return []string{
 		"KAFKA_BROKERS=" + brokers,
-		"KAFKA_TLS=" + strconv.FormatBool(config.TLS), "KAFKA_TLS_CA_FILE=" + config.TLSCAFile, "KAFKA_TLS_CERT_FILE=", "KAFKA_TLS_KEY_FILE=",
+		"KAFKA_TLS=" + strconv.FormatBool(config.TLS), "KAFKA_TLS_CA_FILE=" + config.TLSCAFile, "KAFKA_TLS_CERT_FILE=",
+		"KAFKA_TLS_KEY_FILE=",
 		"KAFKA_SASL_USER=" + config.SASLUser, "KAFKA_SASL_PASSWORD_FILE=" + config.SASLPasswordFile,
 	}
 }
@@ -70,7 +72,8 @@ func (s *Stack) kafkaSecurity() *kafka.Security {
 	if !s.config().KafkaSecured {
 		return nil
 	}
-	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin, AdminPasswordFile: s.passwordFile(stream.Admin)}
+	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin,
+		AdminPasswordFile: s.passwordFile(stream.Admin)}
 }
 
 // makeCertificate makes a certificate and key for a broker on this machine, both in one file, and a file of the
@@ -89,7 +92,8 @@ func makeCertificate(authorityFile, certificateFile string) error {
 		NotBefore: began, NotAfter: began.AddDate(10, 0, 0), // the data may stay that long
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // Apache Kafka also talks to itself
+		// Apache Kafka also talks to itself
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, broker, broker, key.Public(), key)
 	if err != nil {

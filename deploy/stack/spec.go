@@ -92,7 +92,8 @@ func (s *Stack) specify(name string) (spec, error) {
 		if kind == Producer {
 			p.env = append(p.env, fmt.Sprint("LEDGER_LIMIT_GIB=", s.config().LimitGiB))
 		} else {
-			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.AnswerKeysFile(), "SIMULATOR_API_URL="+s.ProducerURL(), "SIMULATOR_API_KEYS_DIR="+s.keysDir())
+			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.AnswerKeysFile(), "SIMULATOR_API_URL="+s.ProducerURL(),
+				"SIMULATOR_API_KEYS_DIR="+s.keysDir())
 		}
 	case Engine:
 		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name, "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
@@ -107,7 +108,8 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.env = append(p.env, "ROOM_ADDRESS="+p.address, "ROOM_TOKEN_FILE="+s.roomTokenFile(),
 			"SIMULATOR_URL="+s.SimulatorURL(), "CLIENT_KEYS_DIR="+s.keysDir())
 		if s.config().KafkaSecured { // the room itself may not write; this is for the load that it sends on request
-			p.env = append(p.env, "LOAD_KAFKA_SASL_USER=loadtest", "LOAD_KAFKA_SASL_PASSWORD_FILE="+s.passwordFile("loadtest"))
+			p.env = append(p.env, "LOAD_KAFKA_SASL_USER=loadtest",
+				"LOAD_KAFKA_SASL_PASSWORD_FILE="+s.passwordFile("loadtest"))
 		}
 		p.ready = httpReady("http://" + p.address + "/")
 	case Prometheus:

@@ -77,13 +77,15 @@ func Start(ctx context.Context, config Config) (*Stack, error) {
 		err = s.up(ctx, config)
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx))) // ctx may have ended; stopping has its own limits
+		// ctx may have ended; stopping has its own limits
+		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
 	return s, nil
 }
 
 func newStack(lock *os.File) *Stack {
-	s := &Stack{lock: lock, stopping: make(chan struct{}), links: links{open: map[[2]string]*link.Link{}, cut: map[string][]string{}}}
+	s := &Stack{lock: lock, stopping: make(chan struct{}),
+		links: links{open: map[[2]string]*link.Link{}, cut: map[string][]string{}}}
 	s.given.Store(&Config{})
 	return s
 }
@@ -188,7 +190,8 @@ func (s *Stack) wanted() [][]string {
 		name   string
 		wanted bool
 	}{
-		{Archiver, c.Archive}, {StatsdBridge, c.Observers.StatsdBridge != ""}, {Prometheus, c.Observers.Prometheus != ""}, {Room, c.Room},
+		{Archiver, c.Archive}, {StatsdBridge, c.Observers.StatsdBridge != ""},
+		{Prometheus, c.Observers.Prometheus != ""}, {Room, c.Room},
 	} {
 		if extra.wanted {
 			services = append(services, extra.name)
@@ -299,10 +302,13 @@ func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err e
 	}
 	switch kindOf(names[0]) {
 	case TigerBeetle:
-		if err := tigerbeetle.FormatCluster(ctx, s.config().TigerBeetleBin, s.ledgerFolder(), s.config().Replicas, s.config().LedgerReserve); err != nil {
+		if err := tigerbeetle.FormatCluster(ctx, s.config().TigerBeetleBin, s.ledgerFolder(), s.config().Replicas,
+			s.config().LedgerReserve); err != nil {
 			return nil, err
 		}
-		return tigerbeetle.AwaitMemory(ctx, len(names), func(why string) { fmt.Fprintf(s.config().Progress, "%-15s %s\n", names[0], why) })
+		return tigerbeetle.AwaitMemory(ctx, len(names), func(why string) {
+			fmt.Fprintf(s.config().Progress, "%-15s %s\n", names[0], why)
+		})
 	case Broker:
 		if s.config().KafkaSecured {
 			err = s.makeSecrets()

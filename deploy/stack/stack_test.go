@@ -174,12 +174,15 @@ func logOf(t *testing.T, s *Stack, name string) string {
 func TestForeground(t *testing.T) {
 	config := standIns(t)
 	config.Engines = 2
-	config.Env = map[string][]string{Engine: {"ENGINE_DEADLINE=10s"}, "engine-1": {"ENGINE_DEADLINE=20s"}, Producer: {"STAND_IN_IGNORES_SIGTERM=1"}}
+	config.Env = map[string][]string{Engine: {"ENGINE_DEADLINE=10s"}, "engine-1": {"ENGINE_DEADLINE=20s"},
+		Producer: {"STAND_IN_IGNORES_SIGTERM=1"}}
 	config.StopWithin = time.Second
 	s := started(t, config)
 
 	want := []string{TigerBeetle, Broker, Bootstrap, "engine-0", "engine-1", Producer, Simulator}
-	if got := s.Names(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) || slices.Index(got, Bootstrap) != 2 { // what waits for nothing else starts at the same time
+	// what waits for nothing else starts at the same time
+	if got := s.Names(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) ||
+		slices.Index(got, Bootstrap) != 2 {
 		t.Errorf("started %v; want %v", got, want)
 	}
 	if log := logOf(t, s, "engine-0"); !strings.Contains(log, "instance engine-0 deadline 10s") {
@@ -204,7 +207,8 @@ func TestForeground(t *testing.T) {
 	kit.Must(t, s.Pause("engine-0")) // and a paused process can be stopped
 	all := pids(s)
 	err := s.Stop(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "producer was killed") || strings.Contains(err.Error(), "engine-0") {
+	if err == nil || !strings.Contains(err.Error(), "producer was killed") ||
+		strings.Contains(err.Error(), "engine-0") {
 		t.Errorf("got %v; want the producer named, and it alone", err)
 	}
 	if anyAlive(all) {
@@ -255,13 +259,16 @@ func TestFailedStart(t *testing.T) {
 		env  string
 		says []string
 	}{
-		"it ends":        {"STAND_IN_FAILS=KAFKA_BROKERS is wrong", []string{"engine-0", "exit status 1", "KAFKA_BROKERS is wrong"}},
-		"it never is":    {"STAND_IN_NEVER_READY=1", []string{"engine-0", "not ready within", "ledger: not reached yet"}},
+		"it ends": {"STAND_IN_FAILS=KAFKA_BROKERS is wrong",
+			[]string{"engine-0", "exit status 1", "KAFKA_BROKERS is wrong"}},
+		"it never is": {"STAND_IN_NEVER_READY=1",
+			[]string{"engine-0", "not ready within", "ledger: not reached yet"}},
 		"no environment": {"ENGINE_DEADLINE", []string{"clearing-engine:ENGINE_DEADLINE", "NAME=value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := standIns(t)
-			config.ReadyWithin = 10 * time.Second // a busy machine takes seconds to start a program that then says why it is not ready
+			// a busy machine takes seconds to start a program that then says why it is not ready
+			config.ReadyWithin = 10 * time.Second
 			config.Env = map[string][]string{Engine: {c.env}}
 			_, err := Start(t.Context(), config)
 			kit.Says(t, err, c.says...)
@@ -316,7 +323,8 @@ func TestBackground(t *testing.T) {
 	kit.Must(t, Up(ctx, config))
 	second := status()
 	for name, s := range second {
-		if s.Problem != "" || (s.PID == first[name].PID) != (name != "engine-0") || s.Telemetry != first[name].Telemetry {
+		if s.Problem != "" || (s.PID == first[name].PID) != (name != "engine-0") ||
+			s.Telemetry != first[name].Telemetry {
 			t.Errorf("%s was %+v and is %+v", name, first[name], s)
 		}
 	}
@@ -354,7 +362,8 @@ func TestBackground(t *testing.T) {
 	if err := Up(ctx, failing); err == nil {
 		t.Error("up with a failing producer succeeded")
 	}
-	if failed := status()[Producer]; !strings.HasPrefix(failed.Problem, "exited with code 1 at ") || !strings.HasSuffix(failed.Problem, "; it said last: no") {
+	if failed := status()[Producer]; !strings.HasPrefix(failed.Problem, "exited with code 1 at ") ||
+		!strings.HasSuffix(failed.Problem, "; it said last: no") {
 		t.Errorf("status says %q", failed.Problem)
 	}
 	config.Env = map[string][]string{"engine-0": {"ENGINE_DEADLINE=9s"}} // the producer's goes
@@ -402,8 +411,12 @@ func TestWhatThereIsNot(t *testing.T) {
 	for say, change := range map[string]func(*Config){
 		"2 TigerBeetle replicas": func(c *Config) { c.Replicas = 2 },
 		`Kafka is "redpanda"`:    func(c *Config) { c.Kafka = "redpanda" },
-		`--env names the process "enginee": it must be one of tigerbeetle`:                  func(c *Config) { c.Env = map[string][]string{"enginee": {"A=b"}} },
-		`--env engine-0:ENGINE_DEADLIN=1s: clearing-engine has no setting ENGINE_DEADLIN; `: func(c *Config) { c.Env = map[string][]string{"engine-0": {"GOGC=50", "ENGINE_DEADLIN=1s"}} },
+		`--env names the process "enginee": it must be one of tigerbeetle`: func(c *Config) {
+			c.Env = map[string][]string{"enginee": {"A=b"}}
+		},
+		`--env engine-0:ENGINE_DEADLIN=1s: clearing-engine has no setting ENGINE_DEADLIN; `: func(c *Config) {
+			c.Env = map[string][]string{"engine-0": {"GOGC=50", "ENGINE_DEADLIN=1s"}}
+		},
 	} {
 		config := standIns(t)
 		change(&config)

@@ -33,7 +33,8 @@ func cached(ctx context.Context, folder string, progress io.Writer) (string, err
 	bin := filepath.Join(folder, "tigerbeetle")
 	return bin, cache.Fill(ctx, folder, progress, func() bool { return check(ctx, bin) == nil }, func() error {
 		if err := build(ctx, bin, progress); err != nil {
-			return fmt.Errorf("cannot build TigerBeetle %s: %w; or name an official binary of this version in TIGERBEETLE_BIN", Version, err)
+			return fmt.Errorf("cannot build TigerBeetle %s: %w; or name an official binary of this version in TIGERBEETLE_BIN",
+				Version, err)
 		}
 		return nil
 	})
@@ -44,7 +45,8 @@ func build(ctx context.Context, bin string, progress io.Writer) error {
 	_, noCargo := exec.LookPath("cargo")
 	_, noPython := exec.LookPath("python3")
 	if err := errors.Join(noCargo, noPython); err != nil {
-		return fmt.Errorf("%w: install cargo, which fetches the source, and python3 with venv, which fetches the Zig compiler (on Debian: python3-venv)", err)
+		return fmt.Errorf("%w: install cargo, which fetches the source, and python3 with venv, which fetches the Zig compiler (on Debian: python3-venv)",
+			err)
 	}
 	folder := filepath.Dir(bin)
 	scratch, err := os.MkdirTemp(folder, "build-")

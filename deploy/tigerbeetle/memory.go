@@ -21,11 +21,12 @@ const (
 	memoryWait = 3 * time.Minute
 )
 
-// AwaitMemory waits until the machine has the memory for more servers: tests side by side would need more than there is,
-// and the kernel would kill one. It calls say once if it has to wait, and after memoryWait it returns all the same. Until
-// the caller calls ready, no other program starts a server: this one has not touched all of its memory.
+// AwaitMemory waits until the machine has the memory for more servers: tests side by side would need more than there
+// is, and the kernel would kill one. It calls say once if it has to wait, and after memoryWait it returns all the same.
+// Until the caller calls ready, no other program starts a server: this one has not touched all of its memory.
 func AwaitMemory(ctx context.Context, servers int, say func(string)) (ready func(), err error) {
-	turn, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("liquida-ledger-turn-%d", os.Getuid())), os.O_RDWR|os.O_CREATE, 0o600)
+	turn, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("liquida-ledger-turn-%d", os.Getuid())),
+		os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,8 @@ func AwaitMemory(ctx context.Context, servers int, say func(string)) (ready func
 		}
 		if held && !said {
 			said = true
-			say(fmt.Sprintf("waiting up to %v until %.1f GiB of memory are free for TigerBeetle: end other programs", memoryWait, float64(need)/(1<<20)))
+			say(fmt.Sprintf("waiting up to %v until %.1f GiB of memory are free for TigerBeetle: end other programs",
+				memoryWait, float64(need)/(1<<20)))
 		}
 		if !host.Sleep(ctx, 100*time.Millisecond) {
 			turn.Close()

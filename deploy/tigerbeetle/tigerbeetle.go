@@ -29,7 +29,8 @@ func Locate(ctx context.Context, progress io.Writer) (string, error) {
 	if named := os.Getenv("TIGERBEETLE_BIN"); named != "" {
 		// It is named by hand: report another version instead of working around it.
 		if err := check(ctx, named); err != nil {
-			return "", fmt.Errorf("TIGERBEETLE_BIN is %q: %w; name a %s server, or unset it to have one found or built", named, err, Version)
+			return "", fmt.Errorf("TIGERBEETLE_BIN is %q: %w; name a %s server, or unset it to have one found or built",
+				named, err, Version)
 		}
 		return filepath.Abs(named)
 	}
@@ -83,11 +84,13 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 	}
 	for replica := range replicas {
 		file := DataFile(unfinished, replica)
-		if err := cache.Run(ctx, unfinished, nil, bin, "format", "--cluster=0", fmt.Sprint("--replica=", replica), fmt.Sprint("--replica-count=", replicas), file); err != nil {
+		if err := cache.Run(ctx, unfinished, nil, bin, "format", "--cluster=0", fmt.Sprint("--replica=", replica),
+			fmt.Sprint("--replica-count=", replicas), file); err != nil {
 			return fmt.Errorf("cannot create the TigerBeetle data file %s (it takes about 1.1 GiB): %w", file, err)
 		}
 		if err := reserve(file, reserveBytes); err != nil {
-			return fmt.Errorf("cannot reserve %d MiB of the disk for the TigerBeetle data file %s: %w; reserve less (--ledger-reserve), or free some space", reserveBytes>>20, file, err)
+			return fmt.Errorf("cannot reserve %d MiB of the disk for the TigerBeetle data file %s: %w; reserve less (--ledger-reserve), or free some space",
+				reserveBytes>>20, file, err)
 		}
 	}
 	return os.Rename(unfinished, folder)
@@ -105,10 +108,12 @@ func DataFile(folder string, replica int) string {
 //
 // Not --development: it lowers the request limit from 8189 events to 253.
 func StartArguments(path, addresses, cacheGrid string, limitGiB int) []string {
-	return []string{"start", "--experimental", "--addresses=" + addresses, "--cache-grid=" + cacheGrid, fmt.Sprintf("--limit-storage=%dGiB", limitGiB), path}
+	return []string{"start", "--experimental", "--addresses=" + addresses, "--cache-grid=" + cacheGrid,
+		fmt.Sprintf("--limit-storage=%dGiB", limitGiB), path}
 }
 
-// LimitGiB is how large a server lets its data file grow if nobody says otherwise. LimitGiBMax is the most that it takes.
+// LimitGiB is how large a server lets its data file grow if nobody says otherwise. LimitGiBMax is the most that it
+// takes.
 const (
 	LimitGiB    = 16 << 10
 	LimitGiBMax = 64 << 10

@@ -60,7 +60,8 @@ func TestFormatCluster(t *testing.T) {
 		t.Errorf("%q, %v", said, err)
 	}
 	kit.Must(t, os.Remove(DataFile(folder, 1)))
-	kit.Says(t, FormatCluster(t.Context(), bin, folder, 3, 0), "replica 1 of 3 is gone", "recover") // a replica that forgot everything
+	// a replica that forgot everything
+	kit.Says(t, FormatCluster(t.Context(), bin, folder, 3, 0), "replica 1 of 3 is gone", "recover")
 }
 
 // Two servers never begin at the same time: each would take the memory that the other has not touched yet.

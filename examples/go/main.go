@@ -89,7 +89,9 @@ func run(ctx context.Context, path, payerText, payeeText string, count int) erro
 func finish(ctx context.Context, api *client.Client, j *journal, e entry, payer client.Account) error {
 	state, err := api.Payment(ctx, e.EndToEndID)
 	if client.NotFound(err) || err == nil && !state.Final() {
-		state, err = api.Pay(ctx, client.Payment{EndToEndID: e.EndToEndID, Payer: payer, Payee: *e.Payee, AmountCentavos: e.AmountCentavos}, 2*time.Minute)
+		state, err = api.Pay(ctx,
+			client.Payment{EndToEndID: e.EndToEndID, Payer: payer, Payee: *e.Payee, AmountCentavos: e.AmountCentavos},
+			2*time.Minute)
 	}
 	if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == 422 {
 		// The API denied it, so it was never made: its id may be too old by now.
@@ -138,7 +140,8 @@ func reconcile(ctx context.Context, api *client.Client, j *journal, payer client
 	if differences > 0 {
 		return fmt.Errorf("%d differences between journal and statement", differences)
 	}
-	fmt.Printf("reconciled: %d payments in the journal, %d of them left the account, to the centavo\n", len(j.entries), len(posted))
+	fmt.Printf("reconciled: %d payments in the journal, %d of them left the account, to the centavo\n", len(j.entries),
+		len(posted))
 	return nil
 }
 

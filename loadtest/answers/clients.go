@@ -80,7 +80,8 @@ func NewClients(config Config) *Clients {
 		dial = host.System().Dial
 	}
 	c := &Clients{Config: config, random: rand.New(rand.NewPCG(config.Seed, 2)),
-		http:    http.Client{Timeout: 2 * requestTimeout, Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
+		http: http.Client{Timeout: 2 * requestTimeout,
+			Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
 		streams: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
 	}
 	for i := range min(accountsMax, config.Population.Customers) {
@@ -115,7 +116,8 @@ func (c *Clients) Begin(ctx context.Context) error {
 		for c.Judge.position(bank) == "" {
 			err := c.follow(ctx, bank, requestTimeout, func() bool { return true })
 			if c.Judge.position(bank) == "" && !again(ctx) {
-				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %w", context.Cause(ctx), cmp.Or(err, io.EOF))
+				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %w",
+					context.Cause(ctx), cmp.Or(err, io.EOF))
 			}
 		}
 	}
@@ -205,7 +207,8 @@ func (c *Clients) Submitted() int64 { return c.submitted.Load() }
 // explains, and that there were none.
 func (c *Clients) Problems(verdict Verdict) (problems []string) {
 	if n := c.refused.Load(); n > 0 {
-		problems = append(problems, fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *c.detail.Load()))
+		problems = append(problems,
+			fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *c.detail.Load()))
 	}
 	if verdict.Told[toldAnswers] == 0 {
 		problems = append(problems, "the producer answered about no payment")
@@ -234,7 +237,8 @@ func (c *Clients) Ask(ctx context.Context) {
 	})
 	accounts := slices.Concat(c.accounts, c.Guests)
 	c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 4)), c.Asks/2, func(random *rand.Rand) func() {
-		account, limit, stranger := accounts[random.IntN(len(accounts))], pageLimits[random.IntN(len(pageLimits))], c.accounts[random.IntN(len(c.accounts))]
+		account, limit, stranger := accounts[random.IntN(len(accounts))], pageLimits[random.IntN(len(pageLimits))],
+			c.accounts[random.IntN(len(c.accounts))]
 		switch which := random.IntN(8); {
 		case which < 4 && c.isGuest(account.ISPB):
 			return func() { c.readOwn(ctx, account.ISPB, stranger) }

@@ -19,12 +19,14 @@ func clientsOf(t *testing.T, door http.HandlerFunc) *Clients {
 	t.Helper()
 	server := httptest.NewServer(door)
 	t.Cleanup(server.Close)
-	return NewClients(Config{Doors: []string{server.URL}, Population: sandbox.Population{Banks: 1, Customers: 1}, Judge: NewJudge(1, 0)})
+	return NewClients(Config{Doors: []string{server.URL}, Population: sandbox.Population{Banks: 1, Customers: 1},
+		Judge: NewJudge(1, 0)})
 }
 
 // Only a response that was cut off may leave out payments of a batch.
 func TestABatchHasALineForEachPayment(t *testing.T) {
-	const accepted1, accepted2, later2 = `{"line": 1, "status": "accepted"}` + "\n", `{"line": 2, "status": "accepted"}` + "\n", `{"line": 2, "problem": {"status": 503}}` + "\n"
+	const accepted1, accepted2, later2 = `{"line": 1, "status": "accepted"}` + "\n",
+		`{"line": 2, "status": "accepted"}` + "\n", `{"line": 2, "problem": {"status": 503}}` + "\n"
 	for _, c := range []struct {
 		name, text string
 		whole      bool
@@ -36,7 +38,8 @@ func TestABatchHasALineForEachPayment(t *testing.T) {
 		{"too short", accepted1, true, []bool{true, false}, "is complete and has 1 lines"},
 		{"not JSON", accepted1 + "{\n", true, []bool{true, false}, "line 2 of the response"},
 		{"a line twice", accepted1 + accepted1, true, []bool{true, false}, "line 2 of the response"},
-		{"refused without a fault", accepted1 + `{"line": 2, "problem": {"status": 409}}` + "\n", true, []bool{true, false}, "line 2 of the response"},
+		{"refused without a fault", accepted1 + `{"line": 2, "problem": {"status": 409}}` + "\n", true,
+			[]bool{true, false}, "line 2 of the response"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clients, accepted := clientsOf(t, nil), make([]bool, 2)
@@ -53,16 +56,20 @@ func TestABatchHasALineForEachPayment(t *testing.T) {
 }
 
 func TestADoorThatServesNobodyIsAProblem(t *testing.T) {
-	clients := clientsOf(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "{}", http.StatusServiceUnavailable) })
+	clients := clientsOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "{}", http.StatusServiceUnavailable)
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	kit.Says(t, clients.Begin(ctx), "503 Service Unavailable") // the error does not say why
-	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "accepted no payment") || !strings.Contains(problems, "answered about no payment") {
+	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "accepted no payment") ||
+		!strings.Contains(problems, "answered about no payment") {
 		t.Error(problems)
 	}
 	clients.calm.Store(true)
 	clients.read(t.Context(), paid)
-	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "without any fault: GET /v1/payments/"+paid.String()+": 503") {
+	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems,
+		"without any fault: GET /v1/payments/"+paid.String()+": 503") {
 		t.Error(problems)
 	}
 }

@@ -33,7 +33,8 @@ type call struct {
 // do sends a request to the next front door.
 func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http.Response, error) {
 	door := c.Doors[int(c.turn.Add(1))%len(c.Doors)]
-	request, err := http.NewRequestWithContext(ctx, cmp.Or(call.method, http.MethodGet), door+call.path, bytes.NewReader(call.body))
+	request, err := http.NewRequestWithContext(ctx, cmp.Or(call.method, http.MethodGet), door+call.path,
+		bytes.NewReader(call.body))
 	if err != nil {
 		return nil, err
 	}

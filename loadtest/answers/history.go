@@ -47,7 +47,8 @@ func (j *Judge) concludeClaims(client tigerbeetle.Client) error {
 
 // transfersOf returns all transfers of an account, oldest first.
 func transfersOf(client tigerbeetle.Client, account ledger.AccountID) (all []tb.Transfer, err error) {
-	filter := tb.AccountFilter{AccountID: account, Limit: eventsMax, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
+	filter := tb.AccountFilter{AccountID: account, Limit: eventsMax,
+		Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 	for {
 		found, err := client.GetAccountTransfers(filter)
 		if all = append(all, found...); err != nil || len(found) < eventsMax {
@@ -122,7 +123,8 @@ func pastOf(transfers []tb.Transfer, own ledger.AccountID) *past {
 	slices.Reverse(p.times)
 	for _, t := range holds {
 		if t.Timeout > 0 {
-			amount, expiry := ledger.Centavos(t.Amount), ledgerTime(t.Timestamp).Add(time.Duration(t.Timeout)*time.Second)
+			amount, expiry := ledger.Centavos(t.Amount),
+				ledgerTime(t.Timestamp).Add(time.Duration(t.Timeout)*time.Second)
 			change(expiry, t, 0, pendings{-amount, amount})
 			change(expiry.Add(expiredMax), t, 0, pendings{expired: -amount})
 		}
@@ -154,11 +156,13 @@ type statementLine struct {
 }
 
 func (l statementLine) String() string {
-	return fmt.Sprintf("%s %s %s %d code %d %s%s %s", l.At.UTC().Format(time.RFC3339Nano), l.Kind, l.Direction, l.AmountCentavos, l.Code, l.EndToEndID, l.ReturnID, l.ReasonCode)
+	return fmt.Sprintf("%s %s %s %d code %d %s%s %s", l.At.UTC().Format(time.RFC3339Nano), l.Kind, l.Direction,
+		l.AmountCentavos, l.Code, l.EndToEndID, l.ReturnID, l.ReasonCode)
 }
 
 func lineOf(t tb.Transfer, own ledger.AccountID) statementLine {
-	line := statementLine{At: ledgerTime(t.Timestamp), Kind: "posted", AmountCentavos: ledger.Centavos(t.Amount), Code: t.Code, ReasonCode: pix.Reason(t.UserData32).String()}
+	line := statementLine{At: ledgerTime(t.Timestamp), Kind: "posted", AmountCentavos: ledger.Centavos(t.Amount),
+		Code: t.Code, ReasonCode: pix.Reason(t.UserData32).String()}
 	line.Direction, _ = sideOf(t, own)
 	if flags := t.TransferFlags(); flags.Pending {
 		line.Kind = "held"
@@ -168,7 +172,8 @@ func lineOf(t tb.Transfer, own ledger.AccountID) statementLine {
 	if id, err := ledger.EndToEndIDOf(t); err == nil && ledger.CodeLeg1 <= t.Code && t.Code <= ledger.CodeLeg3 {
 		line.EndToEndID = id.String()
 	}
-	if id, err := ledger.ReturnIDOf(t); err == nil && ledger.CodeReturnLeg1 <= t.Code && t.Code <= ledger.CodeReturnLeg3 {
+	if id, err := ledger.ReturnIDOf(t); err == nil && ledger.CodeReturnLeg1 <= t.Code &&
+		t.Code <= ledger.CodeReturnLeg3 {
 		line.ReturnID = id.String()
 	}
 	return line
@@ -209,12 +214,14 @@ func (r reading) conclude(j *Judge, p *past) {
 			return
 		}
 		if line.String() != truth[i] {
-			j.contradict(subject, "a line is missing, repeated or wrong", "the ledger has "+truth[i], "it says "+line.String())
+			j.contradict(subject, "a line is missing, repeated or wrong", "the ledger has "+truth[i],
+				"it says "+line.String())
 			return
 		}
 	}
 	if r.complete && len(r.lines) < len(truth) {
-		j.contradict(subject, fmt.Sprintf("it ends %d lines too early", len(truth)-len(r.lines)), "the next line is "+truth[len(r.lines)], "")
+		j.contradict(subject, fmt.Sprintf("it ends %d lines too early", len(truth)-len(r.lines)),
+			"the next line is "+truth[len(r.lines)], "")
 	}
 }
 
@@ -244,7 +251,8 @@ func (b balance) conclude(j *Judge, p *past) {
 		isRight = isRight || l.posted == b.Posted && l.out.fit(b.PendingOut) && l.in.fit(b.PendingIn)
 	}
 	subject := "balance of " + b.account.String() + ", asked " + b.From.UTC().Format(timeOfDay)
-	said := fmt.Sprintf("it says %d posted, %d pending out, %d pending in, %d available", b.Posted, b.PendingOut, b.PendingIn, b.Available)
+	said := fmt.Sprintf("it says %d posted, %d pending out, %d pending in, %d available", b.Posted, b.PendingOut,
+		b.PendingIn, b.Available)
 	switch {
 	case !isRight:
 		j.contradict(subject, "the account never held that during the request", fmt.Sprintf("it held %q", could), said)
@@ -272,7 +280,8 @@ func (d dayReading) conclude(j *Judge, p *past) {
 			return "no more"
 		}
 		if of(truth) != of(told) {
-			j.contradict(fmt.Sprintf("statement of %s for %v", d.bank, d.day), fmt.Sprintf("row %d is not what the ledger has", i), of(truth), of(told))
+			j.contradict(fmt.Sprintf("statement of %s for %v", d.bank, d.day),
+				fmt.Sprintf("row %d is not what the ledger has", i), of(truth), of(told))
 			return
 		}
 	}

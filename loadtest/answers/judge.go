@@ -54,8 +54,9 @@ const (
 // clients and ledger may differ: 0 if they share one.
 func NewJudge(payments int, tolerance time.Duration) *Judge {
 	return &Judge{
-		every: 1 + max(0, payments-1)/askedMax, tolerance: tolerance, since: time.Now(), verdict: Verdict{Told: map[string]int{}},
-		of: map[pix.EndToEndID]*answerRecord{}, orders: map[order]*fate{}, journals: map[pix.ISPB]*journal{},
+		every: 1 + max(0, payments-1)/askedMax, tolerance: tolerance, since: time.Now(),
+		verdict: Verdict{Told: map[string]int{}},
+		of:      map[pix.EndToEndID]*answerRecord{}, orders: map[order]*fate{}, journals: map[pix.ISPB]*journal{},
 	}
 }
 
@@ -103,7 +104,8 @@ func (c Contradiction) String() string {
 
 func (v Verdict) String() string {
 	if v.NotCompared > 0 {
-		return fmt.Sprintf("ANSWERS FAILED: those about %d payments were not compared: run for a shorter time", v.NotCompared)
+		return fmt.Sprintf("ANSWERS FAILED: those about %d payments were not compared: run for a shorter time",
+			v.NotCompared)
 	}
 	var told []string
 	for _, kind := range slices.Sorted(maps.Keys(v.Told)) {
@@ -127,7 +129,9 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 	}
 	j.verdict.Told[toldPayments] = len(j.kept)
 	j.verdict.Clean = j.verdict.ContradictionCount == 0 && j.verdict.NotCompared == 0
-	slices.SortStableFunc(j.verdict.Contradictions, func(x, y Contradiction) int { return cmp.Compare(x.Subject, y.Subject) })
+	slices.SortStableFunc(j.verdict.Contradictions, func(x, y Contradiction) int {
+		return cmp.Compare(x.Subject, y.Subject)
+	})
 	return j.verdict, nil
 }
 
@@ -142,7 +146,9 @@ func (j *Judge) TakeFunds(funds []int64) {
 	}
 	for bank := range funds {
 		if funds[bank] != j.funds[bank] {
-			j.contradict(fmt.Sprintf("bank %d", bank), fmt.Sprintf("reserve + transit − books is %d centavos, at first it was %d", funds[bank], j.funds[bank]), "", "")
+			j.contradict(fmt.Sprintf("bank %d", bank),
+				fmt.Sprintf("reserve + transit − books is %d centavos, at first it was %d", funds[bank],
+					j.funds[bank]), "", "")
 		}
 	}
 }

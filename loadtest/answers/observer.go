@@ -34,7 +34,8 @@ type Observer struct {
 var outcomes = []string{stream.Settlements, stream.DeadLetters}
 
 // Observe reads from now on. It passes each report of a payment to each, too, if that is not nil.
-func Observe(ctx context.Context, kafka []kgo.Opt, judge *Judge, each func(*kgo.Record, pix.EndToEndID, Outcome)) (*Observer, error) {
+func Observe(ctx context.Context, kafka []kgo.Opt, judge *Judge,
+	each func(*kgo.Record, pix.EndToEndID, Outcome)) (*Observer, error) {
 	client, err := kgo.NewClient(append(slices.Clip(kafka), kgo.ClientID("observer"))...)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,8 @@ func (o *Observer) report(r *kgo.Record) {
 	if err != nil {
 		return // as above
 	}
-	outcome := Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
+	outcome := Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
+		Reason: report.ReasonCode}
 	o.judge.reportedTo(r, &report)
 	o.judge.learn(order{id, report.AmountCentavos}, fate{ended: true, settled: outcome.Settled})
 	o.judge.reported(id, r.Timestamp, outcome, &report)

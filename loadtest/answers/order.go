@@ -63,10 +63,13 @@ func (j *Judge) deadLetter(letter *pixv1.DeadLetter) {
 // concludeOrders requires an outcome for each order that was accepted. One whose id belongs to other content
 // must not settle.
 func (j *Judge) concludeOrders() {
-	for _, o := range slices.SortedFunc(maps.Keys(j.orders), func(x, y order) int { return cmp.Compare(x.id.String(), y.id.String()) }) {
+	for _, o := range slices.SortedFunc(maps.Keys(j.orders), func(x, y order) int {
+		return cmp.Compare(x.id.String(), y.id.String())
+	}) {
 		switch f := j.orders[o]; {
 		case f.accepted && !f.ended:
-			j.contradict(o.id.String(), "it was accepted, and has neither a settlement report nor a dead letter", "", "")
+			j.contradict(o.id.String(),
+				"it was accepted, and has neither a settlement report nor a dead letter", "", "")
 		case f.denied && f.settled:
 			j.contradict(o.id.String(), "it settled, and was told that its id belongs to other content", "", "")
 		}

@@ -64,11 +64,13 @@ func (c *Clients) paymentOfGuest(now time.Time) *sample {
 }
 
 func (c *Clients) paymentBetween(payer, payee pix.Account, wanted Outcome, now time.Time) *sample {
-	s := &sample{order: order{pix.NewEndToEndID(payer.ISPB, now, c.random), 1 + c.random.Uint64N(clientAmountMax)}, payee: payee.ISPB, wanted: wanted}
+	s := &sample{order: order{pix.NewEndToEndID(payer.ISPB, now, c.random), 1 + c.random.Uint64N(clientAmountMax)},
+		payee: payee.ISPB, wanted: wanted}
 	var err error
 	s.body, err = json.Marshal(map[string]any{
 		"end_to_end_id": s.id.String(), "amount_centavos": s.centavos, "accepted_at": now.UTC().Format(time.RFC3339),
-		"payer": bankAccount{string(payer.ISPB), payer.Branch, payer.Number}, "payee": bankAccount{string(payee.ISPB), payee.Branch, payee.Number},
+		"payer": bankAccount{string(payer.ISPB), payer.Branch, payer.Number},
+		"payee": bankAccount{string(payee.ISPB), payee.Branch, payee.Number},
 	})
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode a payment: %v", err)) // texts and numbers
@@ -92,7 +94,8 @@ func (c *Clients) customer(bank int) pix.Account {
 func (s *sample) conflicting() *sample {
 	other := *s
 	other.centavos++
-	other.body = bytes.Replace(s.body, fmt.Appendf(nil, `"amount_centavos":%d,`, s.centavos), fmt.Appendf(nil, `"amount_centavos":%d,`, other.centavos), 1)
+	other.body = bytes.Replace(s.body, fmt.Appendf(nil, `"amount_centavos":%d,`, s.centavos),
+		fmt.Appendf(nil, `"amount_centavos":%d,`, other.centavos), 1)
 	return &other
 }
 
@@ -194,7 +197,8 @@ func (c *Clients) giveBack(ctx context.Context, s *sample, random *rand.Rand) {
 	now := time.Now()
 	id := pix.NewReturnID(s.payee, now, random)
 	back := &sample{order: order{pix.EndToEndID(id), 1 + random.Uint64N(paid.AmountCentavos)}}
-	back.body = fmt.Appendf(nil, `{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %d, "reason_code": "MD06", "accepted_at": %q}`,
+	back.body = fmt.Appendf(nil,
+		`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %d, "reason_code": "MD06", "accepted_at": %q}`,
 		id, s.id, back.centavos, now.UTC().Format(time.RFC3339))
 	c.announce(back)
 	c.pay(ctx, back, false, random)
@@ -231,7 +235,8 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 		case err == nil && status/100 == 2:
 			c.Judge.learn(s.order, fate{accepted: true})
 			if status == http.StatusOK {
-				if told, err := parseAnswer(text, span); err == nil && told.AmountCentavos > 0 && told.AmountCentavos != s.centavos {
+				if told, err := parseAnswer(text, span); err == nil && told.AmountCentavos > 0 &&
+					told.AmountCentavos != s.centavos {
 					c.refuse("%s: POST of %d centavos: the outcome is of other content: %s", s.id, s.centavos, text)
 				}
 				c.see(s.id, status, text, span)
@@ -239,7 +244,8 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 			return true
 		case s.contested && status == http.StatusConflict && bytes.Contains(text, []byte(`"DUPL"`)):
 			s.denied = true
-			c.Judge.learn(s.order, fate{denied: bytes.Contains(text, []byte(`:other-content"`))}) // else it was sent, and the ledger may not have it
+			// else it was sent, and the ledger may not have it
+			c.Judge.learn(s.order, fate{denied: bytes.Contains(text, []byte(`:other-content"`))})
 			return false
 		case clockBehind(status, text):
 			c.refuseInCalm("%s: POST: %d: %s", s.id, status, text)
@@ -271,7 +277,9 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 		body.Write(s.body)
 		body.WriteByte('\n')
 	}
-	status, text, _, err := c.ask(ctx, call{holder: string(payments[0].id.Payer()), method: http.MethodPost, path: "/v1/payments:batch", body: body.Bytes()})
+	status, text, _, err := c.ask(ctx,
+		call{holder: string(payments[0].id.Payer()), method: http.MethodPost, path: "/v1/payments:batch",
+			body: body.Bytes()})
 	if status == http.StatusOK {
 		c.readBatch(text, err == nil, accepted)
 	} else if !unavailable(status, err) {
@@ -318,6 +326,7 @@ func (c *Clients) readBatch(text []byte, whole bool, accepted []bool) {
 		}
 	}
 	if whole && lines < len(accepted) {
-		c.refuse("the response to a batch of %d payments is complete and has %d lines; the last: %.300s", len(accepted), lines, last)
+		c.refuse("the response to a batch of %d payments is complete and has %d lines; the last: %.300s", len(accepted),
+			lines, last)
 	}
 }

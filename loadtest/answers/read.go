@@ -80,21 +80,22 @@ func (c *Clients) stream(patience context.Context, id pix.EndToEndID) (ended boo
 	defer cancel()
 	from := time.Now()
 	var before *answer
-	_ = c.followEvents(ctx, call{holder: string(id.Payer()), path: statePath(id) + "/events"}, func(_, data string) bool {
-		if data == "" {
-			return true
-		}
-		now, err := parseAnswer([]byte(data), Span{From: from, To: time.Now()})
-		if err != nil {
-			c.refuse("%s: the event %q: %v", id, data, err)
-			ended = true
-			return false
-		}
-		now.event = true
-		c.Judge.take(id, now, before)
-		before, ended = &now, now.Status == Ended
-		return !ended
-	})
+	_ = c.followEvents(ctx, call{holder: string(id.Payer()), path: statePath(id) + "/events"},
+		func(_, data string) bool {
+			if data == "" {
+				return true
+			}
+			now, err := parseAnswer([]byte(data), Span{From: from, To: time.Now()})
+			if err != nil {
+				c.refuse("%s: the event %q: %v", id, data, err)
+				ended = true
+				return false
+			}
+			now.event = true
+			c.Judge.take(id, now, before)
+			before, ended = &now, now.Status == Ended
+			return !ended
+		})
 	if !ended && patience.Err() == nil {
 		c.refuseInCalm("%s: its events break off before its end, or do not come to it within %v", id, streamFor)
 	}
@@ -173,7 +174,8 @@ func (c *Clients) readStatement(ctx context.Context, account pix.Account, limit,
 			return true
 		}
 		r.lines = append(r.lines, page.Lines...)
-		if r.complete = page.Next == ""; r.complete || number == pages || page.Next == cursor { // the same page for ever is judged, too
+		// the same page for ever is judged, too
+		if r.complete = page.Next == ""; r.complete || number == pages || page.Next == cursor {
 			c.Judge.count(toldLines, len(r.lines))
 			c.Judge.takeClaim(toldStatements, ledger.CustomerAccount(account), r.conclude)
 			return true
@@ -208,7 +210,8 @@ func (c *Clients) readParticipants(ctx context.Context) {
 			} `json:"three_leg_invariant"`
 		}
 	}
-	if _, _, right := c.get(ctx, keys.CentralBank, fmt.Sprintf("/v1/participants?limit=%d", min(c.Population.Banks, 1000)), http.StatusOK, &page); !right {
+	if _, _, right := c.get(ctx, keys.CentralBank,
+		fmt.Sprintf("/v1/participants?limit=%d", min(c.Population.Banks, 1000)), http.StatusOK, &page); !right {
 		return
 	}
 	funds := make([]int64, len(page.Participants))
@@ -224,7 +227,8 @@ func (c *Clients) readParticipants(ctx context.Context) {
 	}
 }
 
-// readOwn asks for all that a guest's bank may see of itself, and for what is another's. It must see its own and no more.
+// readOwn asks for all that a guest's bank may see of itself, and for what is another's. It must see its own and no
+// more.
 func (c *Clients) readOwn(ctx context.Context, bank pix.ISPB, stranger pix.Account) {
 	type page struct {
 		Accounts []bankAccount
@@ -254,7 +258,8 @@ func (c *Clients) readOwn(ctx context.Context, bank pix.ISPB, stranger pix.Accou
 		return
 	}
 	others := "/v1/accounts/" + stranger.String()
-	for _, path := range []string{"/v1/participants", "/v1/acts", "/v1/participants/" + string(stranger.ISPB) + "/accounts", others, others + "/statement"} {
+	for _, path := range []string{"/v1/participants", "/v1/acts",
+		"/v1/participants/" + string(stranger.ISPB) + "/accounts", others, others + "/statement"} {
 		ask(path, http.StatusForbidden)
 	}
 }
@@ -264,7 +269,8 @@ func (c *Clients) readOwn(ctx context.Context, bank pix.ISPB, stranger pix.Accou
 func (c *Clients) ReadDays(ctx context.Context, client tigerbeetle.Client) error {
 	var span [2]time.Time // of the first and the last transfer
 	for last := range span {
-		found, err := client.QueryTransfers(tb.QueryFilter{Ledger: ledger.Ledger, Limit: 1, Flags: tb.QueryFilterFlags{Reversed: last == 1}.ToUint32()})
+		found, err := client.QueryTransfers(
+			tb.QueryFilter{Ledger: ledger.Ledger, Limit: 1, Flags: tb.QueryFilterFlags{Reversed: last == 1}.ToUint32()})
 		if err != nil || len(found) == 0 {
 			return fmt.Errorf("the ledger has %d transfers (%w)", len(found), err)
 		}
@@ -295,7 +301,8 @@ func (c *Clients) ReadDays(ctx context.Context, client tigerbeetle.Client) error
 
 // readDay reads one statement, until it is whole.
 func (c *Clients) readDay(ctx context.Context, bank pix.ISPB, day pix.Day, until time.Time) ([]byte, error) {
-	path := fmt.Sprintf("/v1/participants/%s/statements/%v?format=csv&until=%s", bank, day, url.QueryEscape(until.Format(time.RFC3339Nano)))
+	path := fmt.Sprintf("/v1/participants/%s/statements/%v?format=csv&until=%s", bank, day,
+		url.QueryEscape(until.Format(time.RFC3339Nano)))
 	for {
 		response, err := c.do(ctx, &c.streams, call{holder: keys.CentralBank, path: path})
 		if err == nil {
@@ -306,7 +313,8 @@ func (c *Clients) readDay(ctx context.Context, bank pix.ISPB, day pix.Day, until
 			case err != nil: // it broke off
 			case response.StatusCode == http.StatusOK:
 				return text, nil
-			case response.StatusCode != http.StatusConflict && !unavailable(response.StatusCode, nil): // the day ends soon by the ledger's clock
+			case response.StatusCode != http.StatusConflict && !unavailable(response.StatusCode, nil):
+				// the day ends soon by the ledger's clock
 				return nil, fmt.Errorf("%s: %d %s", path, response.StatusCode, text)
 			default:
 				err = fmt.Errorf("%d %s", response.StatusCode, text)

@@ -141,8 +141,10 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 		return
 	}
 	r := report{partition: record.Partition, offset: record.Offset, settlement: settlement{
-		EndToEndID: message.EndToEndId, Original: message.OriginalEndToEndId, Status: "rejected", ReasonCode: message.ReasonCode,
-		Payer: accountOf(message.Payer), Payee: accountOf(message.Payee), Centavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
+		EndToEndID: message.EndToEndId, Original: message.OriginalEndToEndId, Status: "rejected",
+		ReasonCode: message.ReasonCode,
+		Payer:      accountOf(message.Payer), Payee: accountOf(message.Payee), Centavos: message.AmountCentavos,
+		ReportedAt: record.Timestamp.UTC(),
 	}}
 	settled := message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	if settled {
@@ -222,7 +224,8 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 // raced reports whether another engine may have held what this one has looked up and refuses. A hold that is older
 // is one that the look-up had to find.
 func (r report) raced(hold, verdict tb.Transfer) bool {
-	return verdict.PendingID != hold.ID && r.ReasonCode != pix.ReasonPayeePSPSilent.String() && verdict.Timestamp < hold.Timestamp+uint64(raceMax)
+	return verdict.PendingID != hold.ID && r.ReasonCode != pix.ReasonPayeePSPSilent.String() &&
+		verdict.Timestamp < hold.Timestamp+uint64(raceMax)
 }
 
 // raceMax is how long after another engine's hold a refusal may be written that was decided before it.
@@ -272,7 +275,8 @@ func (j *Judge) concludeStream(bank pix.ISPB, how string) {
 				continue
 			}
 			if before, seen := last[r.partition]; seen && r.offset < before.offset {
-				j.contradict(subject, "the settlements of a partition are not told in order", before.String(), s.String())
+				j.contradict(subject, "the settlements of a partition are not told in order",
+					before.String(), s.String())
 			}
 			last[r.partition] = r
 		case alike[s] > 0:
@@ -283,7 +287,8 @@ func (j *Judge) concludeStream(bank pix.ISPB, how string) {
 	}
 	for i, r := range o.reports {
 		if !r.optional && slices.Contains(waiting[r.settlement], i) {
-			j.contradict(subject, "it was never told", fmt.Sprintf("%s, partition %d, offset %d", r.settlement, r.partition, r.offset), "")
+			j.contradict(subject, "it was never told",
+				fmt.Sprintf("%s, partition %d, offset %d", r.settlement, r.partition, r.offset), "")
 		}
 	}
 }

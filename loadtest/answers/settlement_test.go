@@ -41,7 +41,8 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 		{"never held", false, pix.ReasonInactivePSP, true, 0, false, false},
 		{"refused, then held", true, pix.ReasonInactivePSP, true, 0, true, true},
 		{"refused while another engine holds it", true, pix.ReasonTooLate, false, 0, true, true},
-		{"refused while another engine holds it, and a request takes long", true, pix.ReasonTooLate, false, raceMax - time.Second, true, true},
+		{"refused while another engine holds it, and a request takes long", true, pix.ReasonTooLate, false,
+			raceMax - time.Second, true, true},
 		{"refused although it was held before", true, pix.ReasonTooLate, false, raceMax + time.Second, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -67,7 +68,8 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 			j := NewJudge(1, 0)
 			j.follow(population.Bank(1))
 			o := j.journals[population.Bank(1)]
-			o.reports = []report{{settlement: settlement{EndToEndID: id.String(), ReasonCode: cmp.Or(c.receipt, pix.ReasonPayeeBlocked).String(), Centavos: 5}, asPayee: true}}
+			o.reports = []report{{settlement: settlement{EndToEndID: id.String(),
+				ReasonCode: cmp.Or(c.receipt, pix.ReasonPayeeBlocked).String(), Centavos: 5}, asPayee: true}}
 			kit.Must(t, j.lookUpHolds(client))
 			if kept := len(o.reports) == 1; kept != c.kept || kept && o.reports[0].optional != c.optional {
 				t.Errorf("the reports are %+v", o.reports)

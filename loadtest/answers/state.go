@@ -87,7 +87,8 @@ func (a *answer) facts() map[string]string {
 			told[name] = fmt.Sprint(account)
 		}
 	}
-	for name, at := range map[string]time.Time{"reserved_at": a.ReservedAt, "expires_at": a.ExpiresAt, "decided_at": a.DecidedAt} {
+	for name, at := range map[string]time.Time{"reserved_at": a.ReservedAt, "expires_at": a.ExpiresAt,
+		"decided_at": a.DecidedAt} {
 		if !at.IsZero() {
 			told[name] = at.UTC().Format(time.RFC3339Nano)
 		}
@@ -123,7 +124,8 @@ const timeOfDay = "15:04:05.000000"
 
 // words describe an answer and its times.
 func (a *answer) words(how string) string {
-	return fmt.Sprintf("%s %s, answered %s: %v, %v, %d given back", how, a.From.UTC().Format(timeOfDay), a.To.UTC().Format(timeOfDay), a.Status, a.facts(), a.ReturnedCentavos)
+	return fmt.Sprintf("%s %s, answered %s: %v, %v, %d given back", how, a.From.UTC().Format(timeOfDay),
+		a.To.UTC().Format(timeOfDay), a.Status, a.facts(), a.ReturnedCentavos)
 }
 
 // answerRecord keeps what later answers about a payment or return are compared with. As a status only goes
@@ -281,7 +283,8 @@ func (j *Judge) after(from, report time.Time) bool {
 
 // reported takes the settlement report of a payment or return: as an answer, of the millisecond that Kafka keeps.
 func (j *Judge) reported(id pix.EndToEndID, at time.Time, outcome Outcome, report *pixv1.SettlementReport) {
-	told := answer{Span: Span{From: at, To: at.Add(time.Millisecond + j.tolerance)}, Status: Ended, Outcome: outcome, event: true, report: true}
+	told := answer{Span: Span{From: at, To: at.Add(time.Millisecond + j.tolerance)}, Status: Ended, Outcome: outcome,
+		event: true, report: true}
 	told.AmountCentavos = report.AmountCentavos
 	if id[0] == 'E' { // the API tells no accounts of a return
 		told.Payer, told.Payee = accountOf(report.Payer), accountOf(report.Payee)

@@ -25,15 +25,19 @@ func millisecond(n int) time.Time { return noon.Add(time.Duration(n) * time.Mill
 
 // of is an answer with so many centavos, if any.
 func of(from, to int, status Status, outcome Outcome, centavos uint64) answer {
-	return answer{Span: Span{From: millisecond(from), To: millisecond(to)}, Status: status, Outcome: outcome, paymentFacts: paymentFacts{AmountCentavos: centavos}}
+	return answer{Span: Span{From: millisecond(from), To: millisecond(to)}, Status: status, Outcome: outcome,
+		paymentFacts: paymentFacts{AmountCentavos: centavos}}
 }
 
 // Answers that agree, and each with one thing that contradicts another.
 func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 	const unknown, reserved, ended = Unknown, Reserved, Ended
-	none, returning := Outcome{}, func(centavos uint64) func(*answer) { return func(x *answer) { x.ReturnedCentavos = centavos } }
+	none, returning := Outcome{}, func(centavos uint64) func(*answer) {
+		return func(x *answer) { x.ReturnedCentavos = centavos }
+	}
 	settles := func(a *Judge) {
-		a.reported(paid, millisecond(50), isSettled, &pixv1.SettlementReport{AmountCentavos: 500, Payer: &pixv1.Account{Ispb: "10000001"}})
+		a.reported(paid, millisecond(50), isSettled,
+			&pixv1.SettlementReport{AmountCentavos: 500, Payer: &pixv1.Account{Ispb: "10000001"}})
 		a.take(paid, of(90, 91, ended, isSettled, 500), nil)
 	}
 	with := func(x answer, change func(*answer)) answer { change(&x); return x }
@@ -87,7 +91,9 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, of(10, 12, reserved, none, 500), nil)
 		}},
 		{"reported, and the ledger only decided later", "decided it after its report", func(a *Judge) {
-			a.take(paid, with(of(60, 61, ended, isSettled, 500), func(x *answer) { x.DecidedAt = millisecond(52) }), nil)
+			a.take(paid, with(of(60, 61, ended, isSettled, 500), func(x *answer) {
+				x.DecidedAt = millisecond(52)
+			}), nil)
 			settles(a)
 		}},
 		{"less is given back than was reported", "100 centavos were reported", func(a *Judge) {
@@ -98,10 +104,12 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 		}},
 		{"given back, more and more", "", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), returning(100)), nil)
-			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.event = true }), nil) // events do not tell
+			// events do not tell
+			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.event = true }), nil)
 			a.take(paid, with(of(5, 6, ended, isSettled, 500), returning(500)), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
-			for _, part := range []*pixv1.SettlementReport{{EndToEndId: "D1", AmountCentavos: 100}, {EndToEndId: "D2", AmountCentavos: 400}, {EndToEndId: "D1", AmountCentavos: 100}} {
+			for _, part := range []*pixv1.SettlementReport{{EndToEndId: "D1", AmountCentavos: 100},
+				{EndToEndId: "D2", AmountCentavos: 400}, {EndToEndId: "D1", AmountCentavos: 100}} {
 				a.reportedBack(paid, millisecond(6), part)
 			}
 		}},
@@ -110,7 +118,9 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 			a.reportedBack(paid, millisecond(6), &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 501})
 		}},
-		{"ended, and never reported", "no settlement report", func(a *Judge) { a.take(paid, of(1, 2, ended, isSettled, 500), nil) }},
+		{"ended, and never reported", "no settlement report", func(a *Judge) {
+			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
+		}},
 		{"a bank's funds change", "is 99 centavos, at first it was 100", func(a *Judge) {
 			a.take(paid, of(1, 2, unknown, none, 0), nil)
 			a.TakeFunds([]int64{100})
@@ -149,8 +159,10 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 		want    string
 	}{
 		{"honest", []string{unknown + event(state("reserved")), event(state("settled"))}, ""},
-		{"an event that is cut off is none", []string{unknown + "data: {", "data: " + state("reserved"), event(state("settled"))}, ""},
-		{"an event goes back", []string{event(state("reserved")) + unknown + event(state("settled"))}, "the stream's later event goes back"},
+		{"an event that is cut off is none",
+			[]string{unknown + "data: {", "data: " + state("reserved"), event(state("settled"))}, ""},
+		{"an event goes back", []string{event(state("reserved")) + unknown + event(state("settled"))},
+			"the stream's later event goes back"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var streamed atomic.Int64
@@ -171,7 +183,8 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 				t.Fatalf("%d untold, %v, %s", untold, err, clients.Problems(Verdict{}))
 			}
 			v := concluded(t, clients.Judge)
-			if v.Told[toldEvents] == 0 || v.Told[toldAnswers] < 2 || v.Clean != (c.want == "") || !strings.Contains(fmt.Sprint(v.Contradictions), c.want) {
+			if v.Told[toldEvents] == 0 || v.Told[toldAnswers] < 2 || v.Clean != (c.want == "") ||
+				!strings.Contains(fmt.Sprint(v.Contradictions), c.want) {
 				t.Errorf("%v: %v, want %q", v, v.Contradictions, c.want)
 			}
 		})

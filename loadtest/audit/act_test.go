@@ -128,11 +128,13 @@ func TestAccountsOfTheRegisterAgreeWithThePlatform(t *testing.T) {
 	for _, psp := range []pix.ISPB{alice.ISPB, zoe.ISPB} {
 		of := bankNamed(endToEndID([]byte("E" + string(psp) + "20260504030200000000001")[:32]))
 		for theirs, ours := range map[ledger.AccountID]accountID{
-			ledger.BooksAccount(psp): booksOf(of), ledger.AllowanceAccount(psp, ledger.Day): allowanceOf(of, 0), ledger.AllowanceAccount(psp, ledger.Night): allowanceOf(of, 1),
-			ledger.RegisterAccount: register, ledger.AllowanceSourceAccount: allowanceSource,
+			ledger.BooksAccount(psp): booksOf(of), ledger.AllowanceAccount(psp, ledger.Day): allowanceOf(of, 0),
+			ledger.AllowanceAccount(psp, ledger.Night): allowanceOf(of, 1),
+			ledger.RegisterAccount:                     register, ledger.AllowanceSourceAccount: allowanceSource,
 		} {
 			account := ledger.NewAccount(theirs)
-			if want := chart[kindOf(ours)]; fromTigerBeetle(theirs) != ours || account.Ledger != want.ledger || account.AccountFlags().DebitsMustNotExceedCredits != want.guarded {
+			if want := chart[kindOf(ours)]; fromTigerBeetle(theirs) != ours || account.Ledger != want.ledger ||
+				account.AccountFlags().DebitsMustNotExceedCredits != want.guarded {
 				t.Errorf("%s: %+v, it must be in ledger %d", nameOf(ours), account, want.ledger)
 			}
 		}
@@ -155,7 +157,8 @@ func TestTotalsThatOutgrow64Bits(t *testing.T) {
 		t.Fatal(got)
 	}
 	h.add(aliceBooks, 1, 0)
-	if verdict := h.audit(); verdict.ByKind[BrokenLaw] != 1 || !strings.Contains(verdict.Findings[0].Detail+verdict.Findings[1].Detail, "books") {
+	if verdict := h.audit(); verdict.ByKind[BrokenLaw] != 1 ||
+		!strings.Contains(verdict.Findings[0].Detail+verdict.Findings[1].Detail, "books") {
 		t.Fatalf("%+v", verdict.Findings)
 	}
 }

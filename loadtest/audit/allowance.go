@@ -124,7 +124,8 @@ func (j *Judge) capActed(id accountID, record tb.Transfer) {
 }
 
 func (j *Judge) unadjusted(id accountID, at uint64) {
-	j.add(WrongAllowance, nameOf(id), "it was not adjusted in the chain of the act that set its cap at %v", time.Unix(0, int64(at)).UTC())
+	j.add(WrongAllowance, nameOf(id), "it was not adjusted in the chain of the act that set its cap at %v",
+		time.Unix(0, int64(at)).UTC())
 }
 
 // takeAdjustment checks an adjustment before it counts. Its id follows from the account's totals, so
@@ -192,7 +193,8 @@ func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 	p.capHeldAt, p.capEnds = t.Timestamp, j.capEnd(t)
 	id, amount := fromTigerBeetle(t.DebitAccountID), decimal(t.Amount)
 	caps := func(o *order) bool {
-		return amount == fmt.Sprint(o.content.centavos) && kindOf(id) == kindAllowance && booksOf(id) == booksOf(o.content.payer)
+		return amount == fmt.Sprint(o.content.centavos) && kindOf(id) == kindAllowance &&
+			booksOf(id) == booksOf(o.content.payer)
 	}
 	of := &p.order
 	if other := p.claim(caps); p.foreign != 0 && other != nil && !caps(of) {
@@ -201,7 +203,8 @@ func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 	window := int(id.high >> branchShift & 1)
 	names, ispb := userData(p.id, p.minutes)
 	switch {
-	case !caps(of) || id != allowanceOf(of.content.payer, window) || fromTigerBeetle(t.CreditAccountID) != allowanceSource || of.content.sameBank():
+	case !caps(of) || id != allowanceOf(of.content.payer, window) ||
+		fromTigerBeetle(t.CreditAccountID) != allowanceSource || of.content.sameBank():
 		wrong("it is %s, for %v", movedBy(t), of.content)
 	case role != capRole || fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb:
 		wrong("it is held with role %d, or its user_data does not name the payment", role)
@@ -229,9 +232,12 @@ func (j *Judge) judgeCap(p *payment, payer accountID, window int, t tb.Transfer,
 	}
 	caps := j.terms(payer).outflow[window].during(from, t.Timestamp)
 	if !slices.ContainsFunc(caps, func(limit outflowCap) bool {
-		return limit.centavos > 0 && (j.rebuild.imported || t.Timeout == max(limit.seconds, j.holdTimeout+uint32(holdBeyondDeadline/time.Second)))
+		return limit.centavos > 0 &&
+			(j.rebuild.imported || t.Timeout == max(limit.seconds,
+				j.holdTimeout+uint32(holdBeyondDeadline/time.Second)))
 	}) {
-		wrong("it ends after %d s beside holds of %d s, which follows from no cap in force: %v", t.Timeout, j.holdTimeout, caps)
+		wrong("it ends after %d s beside holds of %d s, which follows from no cap in force: %v", t.Timeout,
+			j.holdTimeout, caps)
 	}
 }
 
@@ -239,9 +245,11 @@ func (j *Judge) judgeCap(p *payment, payer accountID, window int, t tb.Transfer,
 func (j *Judge) judgeCapEnd(p *payment, settled bool) {
 	switch {
 	case settled && p.capVoided:
-		j.add(WrongAllowance, p.id.String(), "it settled, and leg 4 was voided: the allowance is back, and the money is gone")
+		j.add(WrongAllowance, p.id.String(),
+			"it settled, and leg 4 was voided: the allowance is back, and the money is gone")
 	case j.whole && !settled && p.capHeldAt != 0 && !p.capVoided && max(p.decidedAt, p.heldAt) < p.capEnds:
-		j.add(WrongAllowance, p.id.String(), "it did not settle, and leg 4 was not voided: the allowance is held for nothing")
+		j.add(WrongAllowance, p.id.String(),
+			"it did not settle, and leg 4 was not voided: the allowance is held for nothing")
 	}
 }
 
@@ -253,7 +261,9 @@ func (j *Judge) judgeOutflow(p *payment) refusal {
 	}
 	terms, looked := j.terms(c.payer), j.lookedFrom(from)
 	for _, window := range windowsBetween(looked, p.decidedAt) {
-		if !slices.ContainsFunc(terms.outflow[window].during(looked, p.decidedAt), func(limit outflowCap) bool { return limit.centavos > 0 }) {
+		if !slices.ContainsFunc(terms.outflow[window].during(looked, p.decidedAt), func(limit outflowCap) bool {
+			return limit.centavos > 0
+		}) {
 			continue
 		}
 		if r := j.judgeShortOf(allowanceOf(c.payer, window), p); r == "" || r == unchecked {
@@ -275,7 +285,8 @@ func (j *Judge) unfit() map[accountID]string {
 			account := j.books.accounts[id]
 			limit, has := moneyOf(caps[len(caps)-1].value.centavos), account.posted.balance()
 			if has != limit && (has.less(limit) || has != account.pending.debits) {
-				problems[id] = fmt.Sprintf("it has %v centavos, %v of them held, and the cap is %v", has, account.pending.debits, limit)
+				problems[id] = fmt.Sprintf("it has %v centavos, %v of them held, and the cap is %v", has,
+					account.pending.debits, limit)
 			}
 		}
 	}

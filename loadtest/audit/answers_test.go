@@ -31,13 +31,15 @@ func sealed(t *testing.T, h *history) keys.Seals {
 // says adds a response with the seal of a bank; "" accepts.
 func (h *history) says(seals keys.Seals, sealedBy, bank, id, code string) {
 	h.t.Helper()
-	message := &pixv1.AuthorizationResponse{EndToEndId: id, Ispb: bank, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+	message := &pixv1.AuthorizationResponse{EndToEndId: id, Ispb: bank,
+		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
 	if code != "" {
 		message.Status, message.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, code
 	}
 	value, err := message.MarshalVT()
 	kit.Must(h.t, err)
-	h.answers = append(h.answers, Record{Offset: int64(len(h.answers)), Time: h.now, Value: value, Seal: seals.Seal(pix.ISPB(sealedBy), value)})
+	h.answers = append(h.answers,
+		Record{Offset: int64(len(h.answers)), Time: h.now, Value: value, Seal: seals.Seal(pix.ISPB(sealedBy), value)})
 }
 
 // allSay gives every outcome of the clean history the word of its payee's bank.
@@ -62,10 +64,18 @@ func TestAnOutcomeThatOnlyAForgerGives(t *testing.T) {
 		say   func(h *history, seals keys.Seals, id string)
 	}{
 		{"settled without a response", settledOrder, func(*history, keys.Seals, string) {}},
-		{"settled, the response has the seal of another bank", settledOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000001", "10000002", id, "") }},
-		{"settled, the bank rejected", settledOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000002", "10000002", id, "AC06") }},
-		{"rejected, the bank accepted", voidedOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000001", "10000001", id, "") }},
-		{"rejected, the bank gave another reason", voidedOrder, func(h *history, s keys.Seals, id string) { h.says(s, "10000001", "10000001", id, "AC07") }},
+		{"settled, the response has the seal of another bank", settledOrder, func(h *history, s keys.Seals, id string) {
+			h.says(s, "10000001", "10000002", id, "")
+		}},
+		{"settled, the bank rejected", settledOrder, func(h *history, s keys.Seals, id string) {
+			h.says(s, "10000002", "10000002", id, "AC06")
+		}},
+		{"rejected, the bank accepted", voidedOrder, func(h *history, s keys.Seals, id string) {
+			h.says(s, "10000001", "10000001", id, "")
+		}},
+		{"rejected, the bank gave another reason", voidedOrder, func(h *history, s keys.Seals, id string) {
+			h.says(s, "10000001", "10000001", id, "AC07")
+		}},
 	} {
 		h := clean(t)
 		seals := sealed(t, h)

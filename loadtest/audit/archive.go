@@ -136,7 +136,8 @@ func archivedRows[R any](folder fs.FS, name string, count int) (rows []R, err er
 		rows, err = parquet.Read[R](bytes.NewReader(content), int64(len(content)))
 	}
 	if err != nil || len(rows) != count {
-		return nil, fmt.Errorf("%s has %d rows, its manifest says %d: %w", name, len(rows), count, cmp.Or(err, io.ErrUnexpectedEOF))
+		return nil, fmt.Errorf("%s has %d rows, its manifest says %d: %w", name, len(rows), count,
+			cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	return rows, nil
 }
@@ -154,11 +155,13 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 	}
 	ends := flags.PostPendingTransfer || flags.VoidPendingTransfer
 	if first {
-		a.covered = flags.Pending || ends || t.Code == codeReturn && flags.Linked // of a payment or a return: one row, or none yet
+		// of a payment or a return: one row, or none yet
+		a.covered = flags.Pending || ends || t.Code == codeReturn && flags.Linked
 	}
 	if back := a.back; back != nil && ends && !first { // its first leg says what the verdict does not
 		a.back = nil
-		if want := (archived{back.at, textOf('D', t), back.status, int64(fromTigerBeetle(t.Amount).low)}); *back != want {
+		if want := (archived{back.at, textOf('D', t), back.status,
+			int64(fromTigerBeetle(t.Amount).low)}); *back != want {
 			return fmt.Sprintf("it says %+v of what the ledger has as %+v", *back, want)
 		}
 	}
@@ -186,7 +189,9 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 		t.UserData64 = binary.BigEndian.Uint64([]byte(ispbOf(fromTigerBeetle(t.DebitAccountID))))
 		want.status, want.centavos, want.id = "refused", 0, textOf('E', t)
 	default:
-		want.id, want.status, want.centavos = textOf('E', t), map[bool]string{true: "settled", false: "rejected"}[flags.PostPendingTransfer], int64(fromTigerBeetle(t.Amount).low)
+		want.id, want.status, want.centavos = textOf('E', t),
+			map[bool]string{true: "settled", false: "rejected"}[flags.PostPendingTransfer],
+			int64(fromTigerBeetle(t.Amount).low)
 	}
 	if said != want {
 		return cmp.Or(extra, fmt.Sprintf("it says %+v of what the ledger has as %+v", said, want))
@@ -194,8 +199,8 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 	return extra
 }
 
-// ended compares how the ledger says that a day ends with the chain of its last segment. An older copy of an archive may
-// not cover the day.
+// ended compares how the ledger says that a day ends with the chain of its last segment. An older copy of an archive
+// may not cover the day.
 func (a *archive) ended(t tb.Transfer) string {
 	if dayOver(t.UserData32).UnixNano() > a.to {
 		return ""
@@ -203,9 +208,11 @@ func (a *archive) ended(t tb.Transfer) string {
 	day := epoch.AddDate(0, 0, int(t.UserData32)).Format(time.DateOnly)
 	chain, err := base64.StdEncoding.DecodeString(a.chains[day])
 	said := fromTigerBeetle(t.UserData128)
-	has := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, said.high), said.low), t.UserData64)
+	has := binary.BigEndian.AppendUint64(
+		binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, said.high), said.low), t.UserData64)
 	if err != nil || !bytes.HasPrefix(chain, has) {
-		return fmt.Sprintf("its %s ends with the chain %s, and the ledger says that one ends with %x", day, a.chains[day], has)
+		return fmt.Sprintf("its %s ends with the chain %s, and the ledger says that one ends with %x", day,
+			a.chains[day], has)
 	}
 	return ""
 }
@@ -236,7 +243,9 @@ func (j *Judge) takeArchived(t tb.Transfer) {
 	day := uint64(t.UserData32)
 	over := dayOver(t.UserData32)
 	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || !isNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
-		j.add(UnexplainedMoney, transferName(t), "the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v", day<<4|13, over)
+		j.add(UnexplainedMoney, transferName(t),
+			"the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v",
+			day<<4|13, over)
 	}
 }
 

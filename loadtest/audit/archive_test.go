@@ -40,14 +40,18 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 		post := i%2 == 0
 		leg.Code, leg.PendingID = 1, tb.ToUint128(1)
 		first := write(leg, tb.TransferFlags{PostPendingTransfer: post, VoidPendingTransfer: !post, Linked: true})
-		payments = append(payments, archivedPayment{textOf('E', *first), map[bool]string{true: "settled", false: "rejected"}[post], 5, int64(at)})
+		payments = append(payments,
+			archivedPayment{textOf('E', *first), map[bool]string{true: "settled", false: "rejected"}[post],
+				5, int64(at)})
 		leg.Code = 3
 		write(leg, tb.TransferFlags{PostPendingTransfer: post, VoidPendingTransfer: !post})
 		write(tb.Transfer{Code: codeClockProbe}, tb.TransferFlags{})
 		act := write(tb.Transfer{Code: 40}, tb.TransferFlags{})
 		records = append(records, archivedRecord{act.ID.String(), int64(at), 40})
 	}
-	back := tb.Transfer{Code: codeReturnLeg1, Amount: tb.ToUint128(3), UserData128: number128{high: 3_000_000<<24 | 0x303030, low: 0x3030303030303030}.toTigerBeetle(), UserData64: 0x3130303030303032, DebitAccountID: payer}
+	back := tb.Transfer{Code: codeReturnLeg1, Amount: tb.ToUint128(3),
+		UserData128: number128{high: 3_000_000<<24 | 0x303030, low: 0x3030303030303030}.toTigerBeetle(),
+		UserData64:  0x3130303030303032, DebitAccountID: payer}
 	write(back, tb.TransferFlags{Pending: true})
 	write(tb.Transfer{Code: codeReturn}, tb.TransferFlags{Linked: true})
 	payments = append(payments, archivedPayment{textOf('D', back), "settled", 3, int64(at)})
@@ -100,14 +104,18 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 		return found
 	}
 	// The records of the first half stand in the second segment, so only the second half may have some.
-	records, transfers = records[2:], slices.DeleteFunc(transfers, func(t tb.Transfer) bool { return t.Code == 40 && t.Timestamp <= uint64(payments[1].At)+4 })
+	records, transfers = records[2:], slices.DeleteFunc(transfers, func(t tb.Transfer) bool {
+		return t.Code == 40 && t.Timestamp <= uint64(payments[1].At)+4
+	})
 	for _, merged := range []bool{false, true} {
 		if found := judge(files(payments, records, merged)); len(found) > 0 {
 			t.Fatal(found)
 		}
 	}
 	for want, change := range map[string]func(p *[]archivedPayment, r *[]archivedRecord){
-		"it has no row of the transfer with code 1":  func(p *[]archivedPayment, _ *[]archivedRecord) { *p = slices.Delete(*p, 2, 3) },
+		"it has no row of the transfer with code 1": func(p *[]archivedPayment, _ *[]archivedRecord) {
+			*p = slices.Delete(*p, 2, 3)
+		},
 		"it has no row of the transfer with code 40": func(_ *[]archivedPayment, r *[]archivedRecord) { *r = (*r)[:1] },
 		"the ledger has nothing there": func(p *[]archivedPayment, _ *[]archivedRecord) {
 			extra := (*p)[2]
@@ -132,14 +140,16 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 func TestTheEndOfADayIsThatOfItsArchive(t *testing.T) {
 	hash := sha256.Sum256([]byte("the last segment"))
 	to := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC).UnixNano() // the end of the day after
-	manifest := fmt.Sprintf(`{"to": %d, "day": "2026-11-24", "chain": %q}`, to, base64.StdEncoding.EncodeToString(hash[:]))
+	manifest := fmt.Sprintf(`{"to": %d, "day": "2026-11-24", "chain": %q}`, to,
+		base64.StdEncoding.EncodeToString(hash[:]))
 	a, err := openArchive(fstest.MapFS{"manifests/day=2026-11-24/0.json": {Data: []byte(manifest)}})
 	kit.Must(t, err)
 	day := pix.DayOf(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))
 	if wrong := a.see(ledger.Archived(day, hash)); wrong != "" {
 		t.Error(wrong)
 	}
-	for what, said := range map[string]tb.Transfer{"another chain": ledger.Archived(day, sha256.Sum256(nil)), "a day that is not there": ledger.Archived(day.Next(), hash)} {
+	for what, said := range map[string]tb.Transfer{"another chain": ledger.Archived(day, sha256.Sum256(nil)),
+		"a day that is not there": ledger.Archived(day.Next(), hash)} {
 		if a.see(said) == "" {
 			t.Errorf("%s is not found", what)
 		}

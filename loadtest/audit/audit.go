@@ -51,7 +51,8 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {
-				j.add(TopicCut, topic, "partition %d begins at offset %d: the records before it are gone, so nothing is proved about them", partition, start.Offset)
+				j.add(TopicCut, topic, "partition %d begins at offset %d: the records before it are gone, so nothing is proved about them",
+					partition, start.Offset)
 			}
 		}
 	}
@@ -99,7 +100,8 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 type Unquiet struct{ why string }
 
 func (u *Unquiet) Error() string {
-	return "NO VERDICT: " + u.why + "; stop the load and audit again, or look at the control room: its light judges while payments flow"
+	return "NO VERDICT: " + u.why +
+		"; stop the load and audit again, or look at the control room: its light judges while payments flow"
 }
 
 // waitUntilQuiet returns when no payment is in flight, or after config.Wait. What is in flight then becomes a
@@ -166,7 +168,8 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 	if err != nil || lag == 0 && pending == 0 {
 		return "", orders, err
 	}
-	return fmt.Sprintf("the group %[2]s has not finished %[1]d messages, and money is pending at %[3]d banks", lag, engineGroup, pending), orders, nil
+	return fmt.Sprintf("the group %[2]s has not finished %[1]d messages, and money is pending at %[3]d banks", lag,
+		engineGroup, pending), orders, nil
 }
 
 // youngest returns the time of the ledger's last transfer.
@@ -186,7 +189,10 @@ const ledgerAnswersWithin = time.Minute
 
 // readAccounts calls take with every account of a code, or with all for code 0.
 func readAccounts(ctx context.Context, client tigerbeetle.Client, code uint16, take func(tb.Account)) error {
-	return readPages(ctx, "accounts", &tb.QueryFilter{Code: code}, client.QueryAccounts, func(a tb.Account) uint64 { take(a); return a.Timestamp })
+	return readPages(ctx, "accounts", &tb.QueryFilter{Code: code}, client.QueryAccounts, func(a tb.Account) uint64 {
+		take(a)
+		return a.Timestamp
+	})
 }
 
 // allowancesFitWithin is how long producers may take to bring allowances to their caps.
@@ -229,7 +235,8 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 
 // readPages reads objects in the order of their timestamps, one page a query. It moves the filter behind what it
 // has read.
-func readPages[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
+func readPages[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error),
+	take func(O) uint64) error {
 	filter.Limit = pageMax
 	for {
 		objects, err := within(ctx, func() ([]O, error) { return query(*filter) })
@@ -252,7 +259,9 @@ func wrapped(about string, err error) error {
 
 // within bounds the wait for the client.
 func within[T any](ctx context.Context, request func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, ledgerAnswersWithin, fmt.Errorf("no answer for %v: is TigerBeetle up at TIGERBEETLE_ADDRESSES, and is TIGERBEETLE_CLUSTER_ID right?", ledgerAnswersWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, ledgerAnswersWithin,
+		fmt.Errorf("no answer for %v: is TigerBeetle up at TIGERBEETLE_ADDRESSES, and is TIGERBEETLE_CLUSTER_ID right?",
+			ledgerAnswersWithin))
 	defer cancel()
 	return Ask(ctx, request)
 }

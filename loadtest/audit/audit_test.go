@@ -79,7 +79,8 @@ const (
 func clean(t *testing.T) *history {
 	h := &history{t: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), random: rand.New(rand.NewPCG(7, 7))}
 	for _, account := range []tb.Account{
-		{ID: issuance.toTigerBeetle(), Code: kindIssuance, UserData128: populationMoney, UserData64: populationCount}, {ID: refusals.toTigerBeetle(), Code: kindRefusals},
+		{ID: issuance.toTigerBeetle(), Code: kindIssuance, UserData128: populationMoney, UserData64: populationCount},
+		{ID: refusals.toTigerBeetle(), Code: kindRefusals},
 		h.account(reserveOf(idOf(alice))), h.account(reserveOf(idOf(bruno))),
 		h.account(transitOf(idOf(alice))), h.account(transitOf(idOf(bruno))),
 		h.account(idOf(alice)), h.account(idOf(bruno)), h.account(idOf(clara)),
@@ -185,7 +186,8 @@ func TestCleanHistoryPasses(t *testing.T) {
 	(&history{t: t}).finds("empty", "", 0)
 	verdict := clean(t).finds("clean", "", 0)
 	s := verdict.Summary
-	if s.Payments != 6 || s.Settled != 2 || total(s.Rejected) != 4 || total(s.DeadLetters) != 2 || s.RepeatedOrders != 1 || s.RepeatedReports != 1 {
+	if s.Payments != 6 || s.Settled != 2 || total(s.Rejected) != 4 || total(s.DeadLetters) != 2 ||
+		s.RepeatedOrders != 1 || s.RepeatedReports != 1 {
 		t.Errorf("%+v", s)
 	}
 	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments, ") {
@@ -321,11 +323,14 @@ func TestTheDeadlineIsKept(t *testing.T) {
 		found int
 	}{
 		{"on time", repeated(100*time.Millisecond, 20), 0},
-		{"some late, as an outage makes them", append(repeated(time.Duration(0), 1), repeated(15*time.Second, 9)...), 0},
+		{"some late, as an outage makes them",
+			append(repeated(time.Duration(0), 1), repeated(15*time.Second, 9)...), 0},
 		{"every one four seconds late", repeated(4*time.Second, 20), 1},
 		{"four seconds early", repeated(-4*time.Second, 20), 20},
-		{"held for 19 seconds more, while those behind are decided", append(append(repeated(time.Duration(0), 10), 19*time.Second), repeated(8*time.Second, 10)...), 1},
-		{"ten seconds more, as decisions of a slow machine queue", append(append(repeated(time.Duration(0), 10), 10*time.Second), repeated(time.Duration(0), 10)...), 0},
+		{"held for 19 seconds more, while those behind are decided",
+			append(append(repeated(time.Duration(0), 10), 19*time.Second), repeated(8*time.Second, 10)...), 1},
+		{"ten seconds more, as decisions of a slow machine queue",
+			append(append(repeated(time.Duration(0), 10), 10*time.Second), repeated(time.Duration(0), 10)...), 0},
 	} {
 		h := clean(t)
 		for _, after := range c.after {
@@ -368,7 +373,8 @@ func TestEveryKindIsListed(t *testing.T) {
 	for _, f := range verdict.Findings {
 		listed[f.Kind] += f.Count
 	}
-	if len(listed) != len(verdict.ByKind) || listed[NoOutcome] != 1000 || verdict.ByKind[NoOutcome] != 1000 || len(verdict.Findings) > findingsMax {
+	if len(listed) != len(verdict.ByKind) || listed[NoOutcome] != 1000 || verdict.ByKind[NoOutcome] != 1000 ||
+		len(verdict.Findings) > findingsMax {
 		t.Fatalf("listed are %v of %v", listed, verdict.ByKind)
 	}
 }
@@ -388,7 +394,8 @@ func (h *history) unordered() *pixv1.PaymentOrder {
 }
 
 func (h *history) append(o *pixv1.PaymentOrder) {
-	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
+	h.orders = append(h.orders,
+		Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
 }
 
 func (h *history) message(order int) *pixv1.PaymentOrder {
@@ -427,7 +434,8 @@ func (h *history) report(o *pixv1.PaymentOrder, reason string) {
 	if reason != "" {
 		status = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
 	}
-	h.appendReport(&pixv1.SettlementReport{EndToEndId: o.EndToEndId, Status: status, ReasonCode: reason, Payer: o.Payer, Payee: o.Payee, AmountCentavos: o.AmountCentavos})
+	h.appendReport(&pixv1.SettlementReport{EndToEndId: o.EndToEndId, Status: status, ReasonCode: reason, Payer: o.Payer,
+		Payee: o.Payee, AmountCentavos: o.AmountCentavos})
 }
 
 func (h *history) appendReport(report *pixv1.SettlementReport) {
@@ -471,8 +479,9 @@ func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 	for _, leg := range legs {
 		debit, credit := p.content.leg(leg)
 		h.transfers = append(h.transfers, tb.Transfer{
-			ID: key.role(leg - 1).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
-			Amount: tb.ToUint128(o.AmountCentavos), UserData128: names.toTigerBeetle(), UserData64: ispb,
+			ID: key.role(leg - 1).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(),
+			CreditAccountID: credit.toTigerBeetle(),
+			Amount:          tb.ToUint128(o.AmountCentavos), UserData128: names.toTigerBeetle(), UserData64: ispb,
 			Ledger: ledgerNumber, Code: uint16(leg), Timeout: 60, Flags: tb.TransferFlags{Pending: true}.ToUint16(),
 		})
 	}
@@ -508,7 +517,8 @@ func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason 
 	for _, leg := range legs {
 		t := *h.find(key.role(leg - 1))
 		t.ID, t.PendingID = key.role(resolutionRole+leg-1).toTigerBeetle(), t.ID
-		t.UserData32, t.Flags, t.Timeout, t.Timestamp = reasonOf(reason), flags.ToUint16(), 0, verdictAt(o.AcceptedAtUnixMs, reason)
+		t.UserData32, t.Flags, t.Timeout, t.Timestamp = reasonOf(reason), flags.ToUint16(), 0,
+			verdictAt(o.AcceptedAtUnixMs, reason)
 		h.transfers = append(h.transfers, t)
 	}
 }
@@ -517,8 +527,10 @@ func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit ac
 	p, key := h.legsOf(o)
 	names, _ := userData(p.id, p.minutes)
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: key.role(resolutionRole).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
-		UserData128: names.toTigerBeetle(), UserData64: p.hash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
+		ID: key.role(resolutionRole).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(),
+		CreditAccountID: credit.toTigerBeetle(),
+		UserData128:     names.toTigerBeetle(), UserData64: p.hash, UserData32: reasonOf(reason), Ledger: ledgerNumber,
+		Code:      codeReceipt,
 		Timestamp: verdictAt(o.AcceptedAtUnixMs, reason),
 	})
 }
@@ -535,8 +547,9 @@ func verdictAt(acceptedMs int64, reason string) uint64 {
 // move adds a transfer that belongs to no payment, and moves the money.
 func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
-		Amount: tb.ToUint128(amount), Ledger: ledgerNumber, Code: code,
+		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: debit.toTigerBeetle(),
+		CreditAccountID: credit.toTigerBeetle(),
+		Amount:          tb.ToUint128(amount), Ledger: ledgerNumber, Code: code,
 	})
 	h.add(debit, int64(amount), 0)
 	h.add(credit, 0, int64(amount))
@@ -578,7 +591,8 @@ func (h *history) dropTransfers(order int, roles ...int) {
 
 func (h *history) account(id accountID) tb.Account {
 	guarded := chart[kindOf(id)].guarded
-	return tb.Account{ID: id.toTigerBeetle(), Code: uint16(kindOf(id)), Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
+	return tb.Account{ID: id.toTigerBeetle(), Code: uint16(kindOf(id)),
+		Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
 }
 
 func (h *history) accountOf(id accountID) *tb.Account {
@@ -599,7 +613,8 @@ func (h *history) add(id accountID, debits, credits int64) {
 }
 
 func orderMessage(id string, payer, payee pix.Account, amount uint64, at time.Time) *pixv1.PaymentOrder {
-	return &pixv1.PaymentOrder{EndToEndId: id, Payer: accountMessage(payer), Payee: accountMessage(payee), AmountCentavos: amount, AcceptedAtUnixMs: at.UnixMilli(), RemittanceInformation: "coffee"}
+	return &pixv1.PaymentOrder{EndToEndId: id, Payer: accountMessage(payer), Payee: accountMessage(payee),
+		AmountCentavos: amount, AcceptedAtUnixMs: at.UnixMilli(), RemittanceInformation: "coffee"}
 }
 
 func accountMessage(a pix.Account) *pixv1.Account {
@@ -624,13 +639,15 @@ func judgedByPlatform(value []byte, recordTime time.Time) error {
 	}
 	if m.ReturnOrder != nil && m.EndToEndId == "" && m.Payer == nil && m.Payee == nil {
 		_, err := pix.ReturnDraft{
-			ReturnID: m.ReturnOrder.ReturnId, OriginalEndToEndID: m.ReturnOrder.OriginalEndToEndId, AmountCentavos: m.ReturnOrder.AmountCentavos,
-			ReasonCode: m.ReturnOrder.ReasonCode, AcceptedAtUnixMs: m.ReturnOrder.AcceptedAtUnixMs,
+			ReturnID: m.ReturnOrder.ReturnId, OriginalEndToEndID: m.ReturnOrder.OriginalEndToEndId,
+			AmountCentavos: m.ReturnOrder.AmountCentavos,
+			ReasonCode:     m.ReturnOrder.ReasonCode, AcceptedAtUnixMs: m.ReturnOrder.AcceptedAtUnixMs,
 		}.Validate(recordTime)
 		return err
 	}
 	_, err := pix.Draft{
-		EndToEndID: m.EndToEndId, Payer: accountIn(m.Payer), Payee: accountIn(m.Payee), AmountCentavos: m.AmountCentavos,
+		EndToEndID: m.EndToEndId, Payer: accountIn(m.Payer), Payee: accountIn(m.Payee),
+		AmountCentavos:   m.AmountCentavos,
 		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,
 	}.Validate(recordTime)
 	return err

@@ -121,7 +121,8 @@ func (j *Judge) Request(r Record) {
 	}
 	// The engine asks about a conflicting message, too, if that held money beside a receipt.
 	if !fits(&p.order) && p.claim(fits) == nil {
-		wrong(id.String(), "it is about %d centavos from %v to %v (original %.64q), the order about %v", message.AmountCentavos, message.Payer, message.Payee, message.OriginalEndToEndId, p.content)
+		wrong(id.String(), "it is about %d centavos from %v to %v (original %.64q), the order about %v",
+			message.AmountCentavos, message.Payer, message.Payee, message.OriginalEndToEndId, p.content)
 		return
 	}
 	p.asked = p.asked || fits(&p.order)
@@ -129,7 +130,8 @@ func (j *Judge) Request(r Record) {
 		wrong(message.EndToEndId, "%v", err)
 	}
 	if message.ReplyPartition != r.Partition {
-		wrong(message.EndToEndId, "it is in partition %d and asks for a response in %d, which its engine need not read", r.Partition, message.ReplyPartition)
+		wrong(message.EndToEndId, "it is in partition %d and asks for a response in %d, which its engine need not read",
+			r.Partition, message.ReplyPartition)
 	}
 }
 
@@ -159,7 +161,8 @@ func (j *Judge) judgeAsked(p *payment) {
 		j.summary.RequestsGone++
 		return
 	}
-	j.add(WrongQuestion, p.id.String(), "it needs the word of the payee's bank, and no request in %s asks for it", questionsTopic)
+	j.add(WrongQuestion, p.id.String(), "it needs the word of the payee's bank, and no request in %s asks for it",
+		questionsTopic)
 }
 
 func (c content) String() string {
@@ -228,7 +231,8 @@ func (j *Judge) Answers(secrets Secrets, left reach) {
 func (j *Judge) Answer(r Record) {
 	j.answers.read(r)
 	var message pixv1.AuthorizationResponse
-	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(endToEndID{}) || !j.answers.secrets.genuine(message.Ispb, r.Value, r.Seal) {
+	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(endToEndID{}) ||
+		!j.answers.secrets.genuine(message.Ispb, r.Value, r.Seal) {
 		return
 	}
 	said := answer{bank: message.Ispb}
@@ -271,5 +275,6 @@ func (j *Judge) judgeAnswer(p *payment) {
 		j.summary.Answered++
 		return
 	}
-	j.add(NoAnswer, p.id.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so", what, answersTopic, bank)
+	j.add(NoAnswer, p.id.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so",
+		what, answersTopic, bank)
 }

@@ -55,7 +55,9 @@ func (j *Judge) Account(t tb.Account) {
 	flags := t.AccountFlags()
 	guarded := chart[kind].guarded
 	if flags.DebitsMustNotExceedCredits != guarded || flags.CreditsMustNotExceedDebits || flags.Closed {
-		j.add(WrongAccount, nameOf(id), "it has the flags %#x; debits_must_not_exceed_credits must be %t, and it must not be closed", t.Flags, guarded)
+		j.add(WrongAccount, nameOf(id),
+			"it has the flags %#x; debits_must_not_exceed_credits must be %t, and it must not be closed",
+			t.Flags, guarded)
 	}
 	if id == issuance {
 		j.books.population = populationIn(t.UserData128, t.UserData64)
@@ -105,18 +107,22 @@ func off(is, want money) string {
 func (j *Judge) judgeAccounts() {
 	for id, account := range j.books.accounts {
 		if k := kindOf(id); account.pending != (movement{}) && k != kindAllowance && k != kindAllowanceSource {
-			j.add(Pending, nameOf(id), "%v centavos of debits and %v of credits are pending", account.pending.debits, account.pending.credits)
+			j.add(Pending, nameOf(id), "%v centavos of debits and %v of credits are pending", account.pending.debits,
+				account.pending.credits)
 		}
 		want := j.books.expected[id]
 		if account.posted == want {
 			continue
 		}
 		j.add(WrongBalance, nameOf(id), "debits %v (%s), credits %v centavos (%s), by funding, acts and reports",
-			account.posted.debits, off(account.posted.debits, want.debits), account.posted.credits, off(account.posted.credits, want.credits))
+			account.posted.debits, off(account.posted.debits, want.debits), account.posted.credits,
+			off(account.posted.credits, want.credits))
 	}
 	for id, want := range j.books.expected {
 		if _, known := j.books.accounts[id]; !known {
-			j.add(WrongBalance, nameOf(id), "it is not in the ledger; by funding, acts and reports it has debits %v, credits %v centavos", want.debits, want.credits)
+			j.add(WrongBalance, nameOf(id),
+				"it is not in the ledger; by funding, acts and reports it has debits %v, credits %v centavos",
+				want.debits, want.credits)
 		}
 	}
 	j.judgeLaws()
@@ -207,7 +213,8 @@ type population struct {
 
 func populationIn(userData128 tb.Uint128, userData64 uint64) population {
 	money := fromTigerBeetle(userData128)
-	return population{banks: userData64 >> 32, customers: userData64 & (1<<32 - 1), deposit: money.low, reserve: money.high}
+	return population{banks: userData64 >> 32, customers: userData64 & (1<<32 - 1), deposit: money.low,
+		reserve: money.high}
 }
 
 const (
@@ -273,7 +280,9 @@ func (j *Judge) takeFunding(t tb.Transfer) {
 	// account that it touched.
 	j.books.expect(debit, credit, amount)
 	if _, again := j.books.funded[credit]; again || fromTigerBeetle(t.ID) != credit {
-		j.add(WrongFunding, transferName(t), "%d centavos from %s to %s, but the account's one funding has the account's id", amount, nameOf(debit), nameOf(credit))
+		j.add(WrongFunding, transferName(t),
+			"%d centavos from %s to %s, but the account's one funding has the account's id", amount, nameOf(debit),
+			nameOf(credit))
 		return
 	}
 	j.books.funded[credit] = amount
@@ -282,12 +291,14 @@ func (j *Judge) takeFunding(t tb.Transfer) {
 // takeMarker takes bootstrap's last transfer.
 func (j *Judge) takeMarker(t tb.Transfer) {
 	if fromTigerBeetle(t.ID) != markerID || !isNote(t) {
-		j.add(WrongFunding, transferName(t), "a marker of %s; the one marker has the id 15 and moves none from issuance to refusals", movedBy(t))
+		j.add(WrongFunding, transferName(t),
+			"a marker of %s; the one marker has the id 15 and moves none from issuance to refusals", movedBy(t))
 		return
 	}
 	j.books.marked = true
 	if is := populationIn(t.UserData128, t.UserData64); is != j.books.population {
-		j.add(WrongFunding, transferName(t), "the marker says %v, but the issuance account says %v", is, j.books.population)
+		j.add(WrongFunding, transferName(t), "the marker says %v, but the issuance account says %v", is,
+			j.books.population)
 	}
 }
 
@@ -298,7 +309,8 @@ func (j *Judge) judgeFundings() {
 		j.add(WrongFunding, "marker", "it is not in the ledger: bootstrap has not finished")
 	}
 	wrong := func(id accountID, format string, arguments ...any) {
-		j.add(WrongFunding, transferName(tb.Transfer{ID: id.toTigerBeetle()}), "%s: %v", fmt.Sprintf(format, arguments...), b.population)
+		j.add(WrongFunding, transferName(tb.Transfer{ID: id.toTigerBeetle()}), "%s: %v",
+			fmt.Sprintf(format, arguments...), b.population)
 	}
 	// A forged population may be huge, so each loop ends at the first one that is missing.
 	for i := range b.population.fundings() {
@@ -337,5 +349,6 @@ func (j *Judge) judgeFundings() {
 }
 
 func (p population) String() string {
-	return fmt.Sprintf("%d banks with %d centavos each, %d customers with %d", p.banks, p.reserve, p.customers, p.deposit)
+	return fmt.Sprintf("%d banks with %d centavos each, %d customers with %d", p.banks, p.reserve,
+		p.customers, p.deposit)
 }

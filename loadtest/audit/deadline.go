@@ -36,7 +36,8 @@ func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong blame) {
 // judgeHold checks when the ledger itself ends a hold: after the deadline, and not much later.
 func (j *Judge) judgeHold(t tb.Transfer, wrong blame) {
 	timeout := time.Duration(t.Timeout) * time.Second
-	if least := j.shortest(math.MaxInt64, t.Timestamp) + holdBeyondDeadline; timeout < least || timeout > j.config.HoldMax {
+	if least := j.shortest(math.MaxInt64, t.Timestamp) + holdBeyondDeadline; timeout < least ||
+		timeout > j.config.HoldMax {
 		wrong("the ledger ends it after %v, it must be %v to %v", timeout, least, j.config.HoldMax)
 	}
 }
@@ -90,8 +91,11 @@ func (j *Judge) judgeDeadlines() {
 		}
 		latest := due(e.acceptedMs, j.config.Deadline)
 		if e.verdict == silent {
-			if earliest := due(min(e.acceptedMs, e.sentMs), j.shortest(min(e.acceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(clockSkewMax) {
-				j.add(WrongDeadline, e.id.String(), "rejected with %s %v before its deadline", reasonText(silent), time.Duration(earliest-int64(e.decidedAt)))
+			if earliest := due(min(e.acceptedMs, e.sentMs),
+				j.shortest(min(e.acceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(
+				clockSkewMax) {
+				j.add(WrongDeadline, e.id.String(), "rejected with %s %v before its deadline", reasonText(silent),
+					time.Duration(earliest-int64(e.decidedAt)))
 			}
 		}
 		if e.heldAt == 0 {
@@ -109,7 +113,9 @@ func (j *Judge) judgeDeadlines() {
 	}
 	j.summary.Waited, j.summary.WaitedOnTime = waited, onTime
 	if waited >= onTimeMin && onTime == 0 {
-		j.add(WrongDeadline, "all payments", "%d waited for their deadline (%v), and every one ended more than %v after it", waited, j.config.Deadline, lateAfter)
+		j.add(WrongDeadline, "all payments",
+			"%d waited for their deadline (%v), and every one ended more than %v after it", waited,
+			j.config.Deadline, lateAfter)
 	}
 	j.judgeStanding(late)
 }
@@ -133,10 +139,14 @@ func (j *Judge) judgeStanding(late []*payment) {
 	for _, e := range late {
 		all := byPartition[e.first.partition]
 		from := uint64(max(due(e.acceptedMs, j.config.Deadline), int64(e.heldAt)) + int64(standingAfter))
-		for i := sort.Search(len(all), func(i int) bool { return all[i].decidedAt >= from }); i < len(all) && all[i].decidedAt+uint64(standingAfter) < e.decidedAt; i++ {
+		for i := sort.Search(len(all), func(i int) bool {
+			return all[i].decidedAt >= from
+		}); i < len(all) && all[i].decidedAt+uint64(standingAfter) < e.decidedAt; i++ {
 			if all[i].first.offset > e.first.offset {
-				j.add(WrongDeadline, e.id.String(), "%v was decided %v after its deadline, although %s, behind it, was decided %v before that",
-					e.first, time.Duration(int64(e.decidedAt)-due(e.acceptedMs, j.config.Deadline)), all[i].id, time.Duration(e.decidedAt-all[i].decidedAt))
+				j.add(WrongDeadline, e.id.String(),
+					"%v was decided %v after its deadline, although %s, behind it, was decided %v before that",
+					e.first, time.Duration(int64(e.decidedAt)-due(e.acceptedMs, j.config.Deadline)), all[i].id,
+					time.Duration(e.decidedAt-all[i].decidedAt))
 				break
 			}
 		}

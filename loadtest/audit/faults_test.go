@@ -60,7 +60,9 @@ func TestEachFaultIsFound(t *testing.T) {
 			{"a payment is lost: no report, nothing in the ledger", NoOutcome, func(h *history) {
 				h.order(alice, bruno, 5)
 			}},
-			{"held, reported, and no verdict: only the timeout released it", NoVerdict, func(h *history) { h.dropTransfers(expiredOrder, 4) }},
+			{"held, reported, and no verdict: only the timeout released it", NoVerdict, func(h *history) {
+				h.dropTransfers(expiredOrder, 4)
+			}},
 			{"a repeated report with one more byte", ReportsDiffer, func(h *history) {
 				again := h.reports[0]
 				again.Value = append(append([]byte(nil), again.Value...), 0xf8, 0x3f, 0x00) // an unknown field
@@ -79,30 +81,59 @@ func TestEachFaultIsFound(t *testing.T) {
 				h.hold(h.message(conflictOrder), 1, 2, 3)
 			}},
 			{"a leg was never held", LegsDisagree, func(h *history) { h.dropTransfers(voidedOrder, 2) }},
-			{"a same-bank payment through the reserves", LegsDisagree, func(h *history) { h.hold(h.message(sameBankOrder), 2) }},
-			{"a customer has one centavo too much", WrongBalance, func(h *history) { h.add(idOf(alice), 0, 1) }},
-			{"a customer's money went out and in once too often", WrongBalance, func(h *history) { h.add(idOf(alice), 9, 9) }},
-			{"one centavo vanished between two banks", BrokenLaw, func(h *history) { h.add(reserveOf(idOf(bruno)), 1, 0) }},
-			{"a reserve and its transit do not make up the funding", BrokenLaw, func(h *history) { h.add(transitOf(idOf(alice)), 1, 0) }},
-			{"money is pending", Pending, func(h *history) { h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1) }},
-			{"an account is closed", WrongAccount, func(h *history) { h.accountOf(idOf(alice)).Flags |= tb.AccountFlags{Closed: true}.ToUint16() }},
-			{"a reserve may be overdrawn", WrongAccount, func(h *history) { h.accountOf(reserveOf(idOf(alice))).Flags = 0 }},
-			{"an account is gone", WrongBalance, func(h *history) {
-				h.accounts = slices.DeleteFunc(h.accounts, func(a tb.Account) bool { return fromTigerBeetle(a.ID) == idOf(clara) })
+			{"a same-bank payment through the reserves", LegsDisagree, func(h *history) {
+				h.hold(h.message(sameBankOrder), 2)
 			}},
-			{"a transfer with a code that does not exist", UnexplainedMoney, func(h *history) { h.move(8, issuance, refusals, 0) }},
-			{"a clock probe that moves money", UnexplainedMoney, func(h *history) { h.move(codeClockProbe, issuance, refusals, 1) }},
-			{"funding from a customer to another", UnexplainedMoney, func(h *history) { h.move(codeFunding, idOf(alice), idOf(bruno), 1) }},
+			{"a customer has one centavo too much", WrongBalance, func(h *history) { h.add(idOf(alice), 0, 1) }},
+			{"a customer's money went out and in once too often", WrongBalance, func(h *history) {
+				h.add(idOf(alice), 9, 9)
+			}},
+			{"one centavo vanished between two banks", BrokenLaw, func(h *history) {
+				h.add(reserveOf(idOf(bruno)), 1, 0)
+			}},
+			{"a reserve and its transit do not make up the funding", BrokenLaw, func(h *history) {
+				h.add(transitOf(idOf(alice)), 1, 0)
+			}},
+			{"money is pending", Pending, func(h *history) {
+				h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1)
+			}},
+			{"an account is closed", WrongAccount, func(h *history) {
+				h.accountOf(idOf(alice)).Flags |= tb.AccountFlags{Closed: true}.ToUint16()
+			}},
+			{"a reserve may be overdrawn", WrongAccount, func(h *history) {
+				h.accountOf(reserveOf(idOf(alice))).Flags = 0
+			}},
+			{"an account is gone", WrongBalance, func(h *history) {
+				h.accounts = slices.DeleteFunc(h.accounts, func(a tb.Account) bool {
+					return fromTigerBeetle(a.ID) == idOf(clara)
+				})
+			}},
+			{"a transfer with a code that does not exist", UnexplainedMoney, func(h *history) {
+				h.move(8, issuance, refusals, 0)
+			}},
+			{"a clock probe that moves money", UnexplainedMoney, func(h *history) {
+				h.move(codeClockProbe, issuance, refusals, 1)
+			}},
+			{"funding from a customer to another", UnexplainedMoney, func(h *history) {
+				h.move(codeFunding, idOf(alice), idOf(bruno), 1)
+			}},
 			{"a transfer in another ledger", UnexplainedMoney, func(h *history) { h.transfers[0].Ledger = 840 }},
 			{"a leg to another payee", WrongTransfer, func(h *history) {
 				h.transfer(settledOrder, 2).CreditAccountID = idOf(clara).toTigerBeetle()
 			}},
-			{"a post of less than was held", WrongTransfer, func(h *history) { h.transfer(settledOrder, 6).Amount = tb.ToUint128(999) }},
-			{"a leg that names another payment", WrongTransfer, func(h *history) { h.transfer(settledOrder, 1).UserData64++ }},
+			{"a post of less than was held", WrongTransfer, func(h *history) {
+				h.transfer(settledOrder, 6).Amount = tb.ToUint128(999)
+			}},
+			{"a leg that names another payment", WrongTransfer, func(h *history) {
+				h.transfer(settledOrder, 1).UserData64++
+			}},
 			{"a receipt that names another payment", WrongTransfer, func(h *history) {
 				h.transfer(receiptOrder, 4).UserData128 = number128{low: 1}.toTigerBeetle()
 			}},
-			{"a payment whose ids name another one", IDsCollide, func(h *history) { h.order(alice, bruno, 5); h.letter(len(h.orders)-1, "LQ07") }},
+			{"a payment whose ids name another one", IDsCollide, func(h *history) {
+				h.order(alice, bruno, 5)
+				h.letter(len(h.orders)-1, "LQ07")
+			}},
 			{"a receipt beside a settlement", LegsDisagree, func(h *history) {
 				h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 			}},
@@ -111,16 +142,25 @@ func TestEachFaultIsFound(t *testing.T) {
 				h.last(1).Flags = linkedFlag
 				h.move(codeClockProbe, issuance, refusals, 0)
 			}},
-			{"a receipt about another content", WrongTransfer, func(h *history) { h.transfer(receiptOrder, 4).UserData64++ }},
+			{"a receipt about another content", WrongTransfer, func(h *history) {
+				h.transfer(receiptOrder, 4).UserData64++
+			}},
 			{"undecodable bytes without a dead letter", NoDeadLetter, func(h *history) { h.dropLetter(garbageOrder) }},
 			{"another content without a dead letter", TwoContents, func(h *history) { h.dropLetter(conflictOrder) }},
-			{"a payment with a report and a dead letter", WrongDeadLetter, func(h *history) { h.letter(sameBankOrder, "FF01") }},
-			{"an equal message called a conflict", WrongDeadLetter, func(h *history) { h.letter(repeatedOrder, "DUPL") }},
+			{"a payment with a report and a dead letter", WrongDeadLetter, func(h *history) {
+				h.letter(sameBankOrder, "FF01")
+			}},
+			{"an equal message called a conflict", WrongDeadLetter, func(h *history) {
+				h.letter(repeatedOrder, "DUPL")
+			}},
 			{"every message of a payment called a conflict", WrongDeadLetter, func(h *history) {
 				h.order(alice, bruno, 5)
 				h.letter(len(h.orders)-1, "DUPL")
 			}},
-			{"a dead letter with a reason of a report", WrongDeadLetter, func(h *history) { h.dropLetter(garbageOrder); h.letter(garbageOrder, "AB03") }},
+			{"a dead letter with a reason of a report", WrongDeadLetter, func(h *history) {
+				h.dropLetter(garbageOrder)
+				h.letter(garbageOrder, "AB03")
+			}},
 			{"two dead letters that differ", WrongDeadLetter, func(h *history) { h.letter(garbageOrder, "FF08") }},
 			{"a dead letter of a record that is not there", WrongDeadLetter, func(h *history) {
 				h.letter(garbageOrder, "FF01")
@@ -133,25 +173,35 @@ func TestEachFaultIsFound(t *testing.T) {
 				o := h.unordered()
 				h.report(o, "AB03")
 			}},
-			{"a report that cannot be read", BadReport, func(h *history) { h.reports = append(h.reports, Record{Value: []byte{0xff}}) }},
+			{"a report that cannot be read", BadReport, func(h *history) {
+				h.reports = append(h.reports, Record{Value: []byte{0xff}})
+			}},
 			{"a report without a status", BadReport, func(h *history) {
 				h.dropReports(voidedOrder)
 				h.appendReport(&pixv1.SettlementReport{EndToEndId: h.message(voidedOrder).EndToEndId})
 			}},
 			{"a report with another key", WrongPlace, func(h *history) { h.reports[0].Key = h.reports[0].Key[:31] }},
 			{"a dead letter in another partition", WrongDeadLetter, func(h *history) { h.letters[0].Partition = 3 }},
-			{"a dead letter that names another field", WrongDeadLetter, func(h *history) { h.sayInLetter(garbageOrder, "FF01", "amount_centavos: 1 is too much") }},
+			{"a dead letter that names another field", WrongDeadLetter, func(h *history) {
+				h.sayInLetter(garbageOrder, "FF01", "amount_centavos: 1 is too much")
+			}},
 			{"a dead letter that names another payment", WrongDeadLetter, func(h *history) {
 				h.sayInLetter(conflictOrder, "DUPL", "end_to_end_id: "+h.message(sameBankOrder).EndToEndId)
 			}},
-			{"a hold that ends before the deadline", WrongTransfer, func(h *history) { h.transfer(settledOrder, 1).Timeout = 44 }},
+			{"a hold that ends before the deadline", WrongTransfer, func(h *history) {
+				h.transfer(settledOrder, 1).Timeout = 44
+			}},
 			{"rejected before the deadline", WrongDeadline, func(h *history) {
 				h.transfer(expiredOrder, 4).Timestamp -= uint64(clockSkewMax) + 1
 			}},
 			{"messages that the engines have not finished", Lag, func(h *history) { h.uncommitted = 1 }},
 			{"a commit past the end", Lag, func(h *history) { h.uncommitted = -1 }},
-			{"a second funding of a reserve", WrongFunding, func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 500) }},
-			{"a deposit of a customer outside the population", WrongFunding, func(h *history) { h.fund(transitOf(idOf(bruno)), idOf(bruno), depositCentavos) }},
+			{"a second funding of a reserve", WrongFunding, func(h *history) {
+				h.move(codeFunding, issuance, reserveOf(idOf(alice)), 500)
+			}},
+			{"a deposit of a customer outside the population", WrongFunding, func(h *history) {
+				h.fund(transitOf(idOf(bruno)), idOf(bruno), depositCentavos)
+			}},
 			{"a deposit of one centavo more", WrongFunding, func(h *history) {
 				h.find(idOf(alice)).Amount = tb.ToUint128(depositCentavos + 1)
 				h.add(idOf(alice), 0, 1)
@@ -168,7 +218,9 @@ func TestEachFaultIsFound(t *testing.T) {
 		}},
 		{withReturns, true, []fault{
 			{"a leg is not held", LegsDisagree, ofReturn(func(_ *history, g *giver) { g.drop(g.ids(0).Pending(2)) })},
-			{"posted without a verdict", LegsDisagree, ofReturn(func(_ *history, g *giver) { g.drop(ledger.ReturnVerdict(g.id)) })},
+			{"posted without a verdict", LegsDisagree, ofReturn(func(_ *history, g *giver) {
+				g.drop(ledger.ReturnVerdict(g.id))
+			})},
 			{"more than was paid", ReturnedTooMuch, func(h *history) {
 				g := h.giveBack(settledOrder, 701)
 				g.settle(1)
@@ -203,7 +255,9 @@ func TestEachFaultIsFound(t *testing.T) {
 				g := h.unsaid(voidedOrder)
 				h.write(ledger.AppendReturnedMark(nil, g.content.Original))
 			}},
-			{"held in a slot that is marked as burnt", WrongTransfer, ofReturn(func(h *history, g *giver) { h.write(g.burnt(0)) })},
+			{"held in a slot that is marked as burnt", WrongTransfer, ofReturn(func(h *history, g *giver) {
+				h.write(g.burnt(0))
+			})},
 			{"a mark of a slot that does not exist", WrongTransfer, ofReturn(func(h *history, g *giver) {
 				mark := g.burnt(5)
 				id := mark[0].ID.Bytes()
@@ -254,10 +308,12 @@ func TestEachFaultIsFound(t *testing.T) {
 			}},
 			{"a record in the wrong direction", WrongAct, func(h *history) {
 				liquidity(h)
-				h.last(1).DebitAccountID, h.last(1).CreditAccountID = h.last(1).CreditAccountID, h.last(1).DebitAccountID
+				h.last(1).DebitAccountID, h.last(1).CreditAccountID = h.last(1).CreditAccountID,
+					h.last(1).DebitAccountID
 			}},
 			{"a deposit to another bank's customer", WrongAct, func(h *history) {
-				h.act(codeDeposit, aliceBooks, tb.Transfer{Amount: tb.ToUint128(1), UserData128: idOf(bruno).toTigerBeetle()})
+				h.act(codeDeposit, aliceBooks,
+					tb.Transfer{Amount: tb.ToUint128(1), UserData128: idOf(bruno).toTigerBeetle()})
 			}},
 			{"an act between two banks", WrongAct, func(h *history) {
 				h.act(codeSuspended, aliceBooks, tb.Transfer{})
@@ -312,7 +368,9 @@ func TestEachFaultIsFound(t *testing.T) {
 				h.adjust(60, 50)
 				h.cap(60)
 			}},
-			{"an allowance that moved without a transfer", WrongBalance, func(h *history) { h.add(allowanceOf(aliceBooks, byNight), 1, 1) }},
+			{"an allowance that moved without a transfer", WrongBalance, func(h *history) {
+				h.add(allowanceOf(aliceBooks, byNight), 1, 1)
+			}},
 			{"a transfer of another code", WrongAllowance, func(h *history) {
 				h.move(7, allowanceSource, allowanceOf(aliceBooks, byNight), 0)
 				h.last(1).Ledger = allowanceLedger

@@ -252,9 +252,11 @@ func (j *Judge) commit(partition int32, committed int64) {
 		switch {
 		case letter != nil || s.before:
 		case s.flaws != nil:
-			j.add(NoDeadLetter, s.at.String(), "%v, and the engines have finished it, but it has no dead letter", s.flaws)
+			j.add(NoDeadLetter, s.at.String(),
+				"%v, and the engines have finished it, but it has no dead letter", s.flaws)
 		case p != nil && p.reportCount == 0:
-			j.add(NoOutcome, p.id.String(), "the engines have finished %v, and there is neither a report nor a dead letter of it", s.at)
+			j.add(NoOutcome, p.id.String(),
+				"the engines have finished %v, and there is neither a report nor a dead letter of it", s.at)
 		}
 		if p != nil {
 			p.records--
@@ -263,7 +265,9 @@ func (j *Judge) commit(partition int32, committed int64) {
 		}
 	}
 	if in.committed = max(in.committed, committed); len(j.letters) > 0 {
-		maps.DeleteFunc(j.letters, func(at coordinates, _ *letter) bool { return at.partition == partition && at.offset < committed })
+		maps.DeleteFunc(j.letters, func(at coordinates, _ *letter) bool {
+			return at.partition == partition && at.offset < committed
+		})
 	}
 	in.records = in.records[n:]
 	if len(in.records) == 0 {
@@ -356,7 +360,9 @@ func (p *payment) lacks() bool {
 	case p.reportCount > 0 && p.decidedAt == 0 && !slices.ContainsFunc(p.fresh, p.decides):
 		return true
 	}
-	return p.held == 0 && slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool { return isLeg(t) && !begins(t) }) && !slices.ContainsFunc(p.fresh, holds)
+	return p.held == 0 && slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool {
+		return isLeg(t) && !begins(t)
+	}) && !slices.ContainsFunc(p.fresh, holds)
 }
 
 // roleBit tells the transfers of a payment from each other.
@@ -399,7 +405,9 @@ func (j *Judge) recall(p *payment) {
 		for _, t := range p.fresh {
 			delete(found, fromTigerBeetle(t.ID))
 		}
-		if !p.ordered() && slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool { return j.isUnexplained(p, t, found) }) {
+		if !p.ordered() && slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool {
+			return j.isUnexplained(p, t, found)
+		}) {
 			j.judgeUnordered(p, found)
 			return
 		}
@@ -426,7 +434,8 @@ func (j *Judge) adopt(p *payment, found map[number128]tb.Transfer) {
 	}
 	first, last, receipt := found[p.key.role(0)], found[p.key.role(2)], found[p.key.role(resolutionRole)]
 	amount, _ := centavos(first.Amount)
-	o := order{id: p.id, minutes: p.minutes, content: content{fromTigerBeetle(first.DebitAccountID), fromTigerBeetle(last.CreditAccountID), amount}}
+	o := order{id: p.id, minutes: p.minutes,
+		content: content{fromTigerBeetle(first.DebitAccountID), fromTigerBeetle(last.CreditAccountID), amount}}
 	isReceipt := receipt.Code == codeReceipt
 	if isReceipt {
 		o.hash = receipt.UserData64
@@ -476,18 +485,22 @@ func (j *Judge) judgeUnordered(p *payment, found map[number128]tb.Transfer) {
 		case decided && verdict.Timestamp < t.Timestamp:
 			j.add(WrongTransfer, p.name(), "%s, %s centavos: it comes after the verdict", whatIs(t), decimal(t.Amount))
 		case len(p.others) > 0:
-			j.add(WrongTransfer, p.name(), "%s, %s centavos: the order with its id has a dead letter %s", whatIs(t), decimal(t.Amount), p.others[0].letter)
+			j.add(WrongTransfer, p.name(), "%s, %s centavos: the order with its id has a dead letter %s", whatIs(t),
+				decimal(t.Amount), p.others[0].letter)
 		default:
-			j.add(UnexplainedMoney, p.name(), "%s, %s centavos: no record of %s is its order", whatIs(t), decimal(t.Amount), paymentsTopic)
+			j.add(UnexplainedMoney, p.name(), "%s, %s centavos: no record of %s is its order", whatIs(t),
+				decimal(t.Amount), paymentsTopic)
 		}
 		return
 	}
 	switch {
 	case p.reportCount == 0:
 	case !decided || p.id[0] == 'E':
-		j.add(ReportWithoutOrder, p.name(), "report %s: no record of %s is its order, and the ledger knows nothing of it", p.said.record, paymentsTopic)
+		j.add(ReportWithoutOrder, p.name(),
+			"report %s: no record of %s is its order, and the ledger knows nothing of it", p.said.record, paymentsTopic)
 	case p.reported.reason != verdict.UserData32: // a return of before
-		j.add(LedgerDisagrees, p.name(), "reported as %s, the ledger's reason is %s", p.reported.outcome(), reasonText(verdict.UserData32))
+		j.add(LedgerDisagrees, p.name(), "reported as %s, the ledger's reason is %s", p.reported.outcome(),
+			reasonText(verdict.UserData32))
 	}
 }
 
@@ -503,24 +516,26 @@ func (j *Judge) askOriginals(p *payment) {
 		}
 		p.waits++
 		key, back := o.back.key(), o.back
-		j.lookUp([]number128{key.role(0), key.role(2), key.role(resolutionRole)}, func(found map[number128]tb.Transfer) {
-			p.waits--
-			j.doubt(p)
-			first, last, verdict := found[key.role(0)], found[key.role(2)], found[key.role(resolutionRole)]
-			amount, ok := centavos(first.Amount)
-			if !ok || first.Code != 1 || last.Code != 3 {
-				first, last, amount = tb.Transfer{}, tb.Transfer{}, 0
-			}
-			of := paid{content: content{fromTigerBeetle(first.DebitAccountID), fromTigerBeetle(last.CreditAccountID), amount}}
-			if verdict.TransferFlags().PostPendingTransfer {
-				of.settledAt = verdict.Timestamp
-			}
-			p.each(func(o *order) {
-				if o.back == back {
-					o.returns(of)
+		j.lookUp([]number128{key.role(0), key.role(2), key.role(resolutionRole)},
+			func(found map[number128]tb.Transfer) {
+				p.waits--
+				j.doubt(p)
+				first, last, verdict := found[key.role(0)], found[key.role(2)], found[key.role(resolutionRole)]
+				amount, ok := centavos(first.Amount)
+				if !ok || first.Code != 1 || last.Code != 3 {
+					first, last, amount = tb.Transfer{}, tb.Transfer{}, 0
 				}
+				of := paid{content: content{fromTigerBeetle(first.DebitAccountID),
+					fromTigerBeetle(last.CreditAccountID), amount}}
+				if verdict.TransferFlags().PostPendingTransfer {
+					of.settledAt = verdict.Timestamp
+				}
+				p.each(func(o *order) {
+					if o.back == back {
+						o.returns(of)
+					}
+				})
 			})
-		})
 	})
 }
 

@@ -85,7 +85,8 @@ func inOneChain(t, next tb.Transfer) bool {
 	ofLeg := func(code uint16) bool {
 		return code >= 1 && code <= 3 || code >= codeReturnLeg1 && code <= codeReturnLeg1+2
 	}
-	return ofLeg(t.Code) && ofLeg(next.Code) && key == nextKey && t.Flags&phases == next.Flags&phases && t.Code < next.Code ||
+	return ofLeg(t.Code) && ofLeg(next.Code) && key == nextKey && t.Flags&phases == next.Flags&phases &&
+		t.Code < next.Code ||
 		t.Code == codeReturn && ofLeg(next.Code) && next.Flags&phases != 1<<1
 }
 
@@ -104,7 +105,8 @@ func TestFollowerPassesACleanHistory(t *testing.T) {
 			t.Fatalf("seed %d, from transfer %d: %+v", seed, begin, findings)
 		}
 		if ends := h.outcomes(); begin == 0 && (f.Checked() != ends || f.Kept() > 0 || f.summary.RepeatedReports == 0) {
-			t.Errorf("seed %d: %d of %d checked, %d kept, %d repeated", seed, f.Checked(), ends, f.Kept(), f.summary.RepeatedReports)
+			t.Errorf("seed %d: %d of %d checked, %d kept, %d repeated", seed, f.Checked(), ends, f.Kept(),
+				f.summary.RepeatedReports)
 		}
 	}
 }
@@ -165,7 +167,8 @@ func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
 					answerFrom(h.transfers, f)
 				}
 				if ends := h.outcomes(); len(findings) > 0 || f.Checked() != ends || f.Kept() > 0 {
-					t.Errorf("history %d, %d of %d transfers read before, answer late %v: %d of %d checked, %d kept, %+v", i, read, len(h.transfers), late, f.Checked(), ends, f.Kept(), findings)
+					t.Errorf("history %d, %d of %d transfers read before, answer late %v: %d of %d checked, %d kept, %+v",
+						i, read, len(h.transfers), late, f.Checked(), ends, f.Kept(), findings)
 				}
 			}
 		}
@@ -197,14 +200,19 @@ func answerFrom(transfers []tb.Transfer, f *Judge) {
 // onlyAtTheEnd are the faults that no follower can see: they show in balances, in whole topics, by the settings
 // of the engines, or need all that was before.
 var onlyAtTheEnd = []string{
-	"a customer has one centavo too much", "a customer's money went out and in once too often", "an account is gone", "money is pending",
-	"an account is closed", "a reserve may be overdrawn", "a reserve and its transit do not make up the funding", "one centavo vanished between two banks",
+	"a customer has one centavo too much", "a customer's money went out and in once too often", "an account is gone",
+	"money is pending",
+	"an account is closed", "a reserve may be overdrawn", "a reserve and its transit do not make up the funding",
+	"one centavo vanished between two banks",
 	"a commit past the end", "messages that the engines have not finished",
-	"a dead letter of a record that is not there", "an equal message called a conflict", "every message of a payment called a conflict",
+	"a dead letter of a record that is not there", "an equal message called a conflict",
+	"every message of a payment called a conflict",
 	"another content without a dead letter", "a hold that ends before the deadline", "rejected before the deadline",
 	"after 90 days", "settled before its original", // by the ledger's clock, which a test of a follower does not keep
-	"a mark of a payment of which nothing was given back", "held in a slot that is marked as burnt", "held, and the payment is not marked",
-	"a second funding of a reserve", "a deposit of a customer outside the population", "a deposit of one centavo more", "a second marker",
+	"a mark of a payment of which nothing was given back", "held in a slot that is marked as burnt",
+	"held, and the payment is not marked",
+	"a second funding of a reserve", "a deposit of a customer outside the population", "a deposit of one centavo more",
+	"a second marker",
 	"a marker of another population", "no marker", "a deposit is missing",
 }
 
@@ -254,7 +262,8 @@ func TestFollowerTakesAnyOfConflictingOrders(t *testing.T) {
 			h.conflicts(int(seed%2), change)
 			findings, f := h.follow(rand.New(rand.NewPCG(seed, 5)), 0)
 			if len(findings) > 0 || f.Checked() != h.outcomes() || f.Kept() > 0 {
-				t.Fatalf("another %s, seed %d: %d of %d checked, %d kept, %+v", name, seed, f.Checked(), h.outcomes(), f.Kept(), findings)
+				t.Fatalf("another %s, seed %d: %d of %d checked, %d kept, %+v", name, seed, f.Checked(), h.outcomes(),
+					f.Kept(), findings)
 			}
 		}
 	}
@@ -267,7 +276,9 @@ func TestFollowerKnowsAConflictWithWhatWasBefore(t *testing.T) {
 	h.conflicts(0, otherAmount)
 	h.transfers = inTime(h.transfers)
 	var findings []Finding
-	f := Follow(h.accountOf(issuance), uint64(base+len(h.transfers)), func(found Finding) { findings = append(findings, found) })
+	f := Follow(h.accountOf(issuance), uint64(base+len(h.transfers)), func(found Finding) {
+		findings = append(findings, found)
+	})
 	f.From(0, h.committed())
 	f.Begin()
 	passed := func() {
@@ -301,7 +312,9 @@ func TestFollowerFindsWhatNoneOfConflictingOrdersAsksFor(t *testing.T) {
 			lost := len(h.orders) - 1 - winner
 			spoil(h, lost)
 			findings, _ := h.follow(rand.New(rand.NewPCG(seed, 6)), 0)
-			if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == kind && f.Subject == h.message(lost).EndToEndId }) {
+			if !slices.ContainsFunc(findings, func(f Finding) bool {
+				return f.Kind == kind && f.Subject == h.message(lost).EndToEndId
+			}) {
 				t.Fatalf("seed %d: no finding %q, but %+v", seed, kind, findings)
 			}
 		}
@@ -365,7 +378,9 @@ func TestFollowerKeepsNoLetterOfACommittedRecord(t *testing.T) {
 	e := ended(clean(t))
 	all(e.letters, e.judge.DeadLetter)
 	e.mustBeClean("letters of committed records")
-	e.judge = Follow(e.accountOf(issuance), uint64(base+len(e.transfers)), func(found Finding) { e.found = append(e.found, found) })
+	e.judge = Follow(e.accountOf(issuance), uint64(base+len(e.transfers)), func(found Finding) {
+		e.found = append(e.found, found)
+	})
 	e.judge.Begin()
 	all(e.letters, e.judge.DeadLetter) // before it knows what is committed
 	e.pass(1)
@@ -401,7 +416,9 @@ func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {
 				func() { e.judge.DeadLetter(e.letters[len(e.letters)-1]) },
 				func() { e.judge.Report(again) },
 			}
-			rand.New(rand.NewPCG(seed, 7)).Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+			rand.New(rand.NewPCG(seed, 7)).Shuffle(len(steps), func(i, j int) {
+				steps[i], steps[j] = steps[j], steps[i]
+			})
 			for _, step := range steps {
 				step()
 			}

@@ -25,7 +25,8 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 		{Banks: 2, Customers: 4, DepositCentavos: 3, ReserveCentavos: 7},
 		{Banks: 5, Customers: 5003, DepositCentavos: 1e12, ReserveCentavos: 1e15},
 	} {
-		marker := ledger.Marker{Banks: uint32(theirs.Banks), Customers: uint32(theirs.Customers), DepositCentavos: theirs.DepositCentavos, ReserveCentavos: theirs.ReserveCentavos}
+		marker := ledger.Marker{Banks: uint32(theirs.Banks), Customers: uint32(theirs.Customers),
+			DepositCentavos: theirs.DepositCentavos, ReserveCentavos: theirs.ReserveCentavos}
 		if fromTigerBeetle(marker.Transfer().ID) != markerID {
 			t.Fatal("the ids of the marker differ")
 		}

@@ -159,10 +159,12 @@ var chart = map[int]struct {
 	guarded bool
 	name    string
 }{
-	kindIssuance: {ledgerNumber, false, "issuance"}, kindReserve: {ledgerNumber, true, "reserve of "}, kindTransit: {ledgerNumber, false, "transit of "},
+	kindIssuance: {ledgerNumber, false, "issuance"}, kindReserve: {ledgerNumber, true, "reserve of "},
+	kindTransit:  {ledgerNumber, false, "transit of "},
 	kindCustomer: {ledgerNumber, true, ""}, kindRefusals: {ledgerNumber, false, "refusals"},
 	kindRegister: {booksLedger, false, "register"}, kindBooks: {booksLedger, false, "books of "},
-	kindAllowanceSource: {allowanceLedger, false, "source of allowances"}, kindAllowance: {allowanceLedger, true, "allowance of "},
+	kindAllowanceSource: {allowanceLedger, false, "source of allowances"},
+	kindAllowance:       {allowanceLedger, true, "allowance of "},
 }
 
 const (
@@ -218,7 +220,8 @@ func customerAccount(ispb, branch, number string) (accountID, error) {
 	last := max(0, len(number)-10) // below 10^20, which fits 67 bits
 	high, low := bits.Mul64(packed(number[:last], digits), 1e10)
 	low, carry := bits.Add64(low, packed(number[last:], digits), 0)
-	return accountID{high: kindCustomer<<kindShift | bank<<ispbShift | packed(branch, digits)<<branchShift | high + carry, low: low}, nil
+	return accountID{high: kindCustomer<<kindShift | bank<<ispbShift | packed(branch, digits)<<branchShift | high +
+		carry, low: low}, nil
 }
 
 // bankNamed returns an account of the bank that an id names. The id was parsed.

@@ -42,7 +42,8 @@ func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 		key := paymentKey(ours, minutes)
 		ids := ledger.IDsOf(theirs)
 		for leg := 1; leg <= 3; leg++ {
-			if fromTigerBeetle(ids.Pending(leg)) != key.role(leg-1) || fromTigerBeetle(ids.Resolution(leg)) != key.role(resolutionRole+leg-1) {
+			if fromTigerBeetle(ids.Pending(leg)) != key.role(leg-1) ||
+				fromTigerBeetle(ids.Resolution(leg)) != key.role(resolutionRole+leg-1) {
 				t.Fatalf("%s: the ids of leg %d differ", theirs, leg)
 			}
 		}
@@ -59,10 +60,12 @@ func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 		if nameOf(customer) != payer.String() {
 			t.Fatalf("%v is called %s", payer, nameOf(customer))
 		}
-		if reserveOf(customer) != fromTigerBeetle(ledger.ReserveAccount(payer.ISPB)) || transitOf(customer) != fromTigerBeetle(ledger.TransitAccount(payer.ISPB)) {
+		if reserveOf(customer) != fromTigerBeetle(ledger.ReserveAccount(payer.ISPB)) ||
+			transitOf(customer) != fromTigerBeetle(ledger.TransitAccount(payer.ISPB)) {
 			t.Fatalf("%v: the bank's account ids differ", payer)
 		}
-		if message := orderMessage(theirs.String(), payer, payee, order.AmountCentavos, at); contentHash(message) != order.Hash() {
+		if message := orderMessage(theirs.String(), payer, payee, order.AmountCentavos,
+			at); contentHash(message) != order.Hash() {
 			t.Fatalf("%v: the content hashes differ", order)
 		}
 	}
@@ -85,8 +88,9 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 	for _, centavos := range []uint64{0, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 		for _, message := range []*pixv1.PaymentOrder{
 			orderMessage(good.EndToEndId, payer, payee, centavos, at),
-			{ReturnOrder: &pixv1.ReturnOrder{ReturnId: id, OriginalEndToEndId: good.EndToEndId, AmountCentavos: centavos,
-				ReasonCode: pix.ReturnReasons[0].String(), AcceptedAtUnixMs: at.UnixMilli()}},
+			{ReturnOrder: &pixv1.ReturnOrder{ReturnId: id, OriginalEndToEndId: good.EndToEndId,
+				AmountCentavos: centavos,
+				ReasonCode:     pix.ReturnReasons[0].String(), AcceptedAtUnixMs: at.UnixMilli()}},
 		} {
 			value := encode(t, message)
 			_, ours := readOrder(value, at)
@@ -95,8 +99,9 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 			}
 		}
 	}
-	back := encode(t, &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{ReturnId: id, OriginalEndToEndId: good.EndToEndId, AmountCentavos: 5,
-		ReasonCode: pix.ReturnReasons[0].String(), AcceptedAtUnixMs: at.UnixMilli()}})
+	back := encode(t, &pixv1.PaymentOrder{
+		ReturnOrder: &pixv1.ReturnOrder{ReturnId: id, OriginalEndToEndId: good.EndToEndId, AmountCentavos: 5,
+			ReasonCode: pix.ReturnReasons[0].String(), AcceptedAtUnixMs: at.UnixMilli()}})
 	for i := range 200_000 {
 		value := slices.Clone([][]byte{valid, back}[i%2])
 		for range 1 + random.IntN(3) {
@@ -107,8 +112,10 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 		if (ours == nil) != (theirs == nil) {
 			t.Fatalf("mutation %d, %x: the audit says %v, the platform %v", i, value, ours, theirs)
 		}
-		if invalid, ok := errors.AsType[*pix.Invalid](theirs); ok && !ours.told(invalid.Reason.String(), invalid.Error()) {
-			t.Fatalf("mutation %d, %x: the platform's dead letter says %s, %q; to the audit it must say %s: %+v", i, value, invalid.Reason, invalid, ours.codes(), ours)
+		if invalid, ok := errors.AsType[*pix.Invalid](theirs); ok &&
+			!ours.told(invalid.Reason.String(), invalid.Error()) {
+			t.Fatalf("mutation %d, %x: the platform's dead letter says %s, %q; to the audit it must say %s: %+v", i,
+				value, invalid.Reason, invalid, ours.codes(), ours)
 		}
 	}
 }

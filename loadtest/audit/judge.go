@@ -119,7 +119,8 @@ type Config struct {
 
 const holdMaxDefault = time.Minute
 
-type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error)
+type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64,
+	aborted bool, err error)
 
 // Interval is a time by the ledger's clock.
 type Interval struct{ From, To time.Time }
@@ -147,8 +148,9 @@ func newJudge(config Config, payments int) *Judge {
 		elsewhere:  map[number128][]int32{},
 		committed:  map[int32]int64{},
 		allowances: map[accountID]*allowance{},
-		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{},
-			ReasonsChecked: map[string]int{}, ReasonsUnchecked: map[string]int{}},
+		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{},
+			ReturnsRejected: map[string]int{},
+			ReasonsChecked:  map[string]int{}, ReasonsUnchecked: map[string]int{}},
 	}
 }
 
@@ -199,7 +201,8 @@ func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
 		j.inPartition(p, c.at.partition)
 		j.summary.RepeatedOrders++
 	case j.whole:
-		j.add(TwoContents, p.id.String(), "%v has another content than an earlier record, and neither has a dead letter", c.at)
+		j.add(TwoContents, p.id.String(),
+			"%v has another content than an earlier record, and neither has a dead letter", c.at)
 	default: // the ledger, or a dead letter that is not read yet, says which is the payment
 		p.addClaim(c, false)
 	}
@@ -231,7 +234,8 @@ func (j *Judge) EndOfOrders() {
 			return false
 		}
 		for _, c := range p.others {
-			j.add(WrongDeadLetter, c.at.String(), "its dead letter says %s, but no other record with its EndToEndId or RtrId is valid", c.letter)
+			j.add(WrongDeadLetter, c.at.String(),
+				"its dead letter says %s, but no other record with its EndToEndId or RtrId is valid", c.letter)
 		}
 		delete(j.payments, p.key)
 		return true
@@ -266,7 +270,8 @@ func (j *Judge) endClaim(p *payment, c *claim) bool {
 	case !p.same(&c.order):
 		return false
 	case c.letter == conflictReason:
-		j.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment", c.at, c.letter)
+		j.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment",
+			c.at, c.letter)
 	default:
 		p.copies++ // at another delivery it may have had a report
 	}
@@ -349,7 +354,8 @@ func (j *Judge) Transfer(t tb.Transfer) {
 		j.takeArchived(t)
 	case codeClockProbe:
 		if t.Amount != (tb.Uint128{}) {
-			j.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none", t.Code, decimal(t.Amount))
+			j.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none",
+				t.Code, decimal(t.Amount))
 		}
 	default:
 		j.add(UnexplainedMoney, transferName(t), "no kind of transfer has code %d", t.Code)
@@ -363,7 +369,8 @@ func (j *Judge) paymentOf(t tb.Transfer) (key number128, ofPayment bool) {
 	switch {
 	case t.Ledger == ledgerNumber && (t.Code == codeReceipt || t.Code == codeReturn):
 		return key, true
-	case t.Ledger == ledgerNumber && isLeg(t) && t.Code < codeReturnLeg1, t.Ledger == allowanceLedger && t.Code == codeCapLeg:
+	case t.Ledger == ledgerNumber && isLeg(t) && t.Code < codeReturnLeg1,
+		t.Ledger == allowanceLedger && t.Code == codeCapLeg:
 		if flags.PostPendingTransfer || flags.VoidPendingTransfer { // of its hold, whatever the own id is
 			key, _ = split(fromTigerBeetle(t.PendingID))
 		}
@@ -403,7 +410,8 @@ func (j *Judge) Judge() Verdict {
 		}
 	}
 	if j.rebuild.old() {
-		j.add(UnexplainedMoney, "rebuild", "transfers were imported, and nothing says that a rebuild has come to its end")
+		j.add(UnexplainedMoney, "rebuild",
+			"transfers were imported, and nothing says that a rebuild has come to its end")
 	}
 	j.judgeDeadlines()
 	j.judgeRepeats()
@@ -421,7 +429,8 @@ func (j *Judge) Judge() Verdict {
 func (j *Judge) GroupLag(partition int32, committed, end int64) {
 	j.committed[partition] = committed
 	if committed != end {
-		j.add(Lag, fmt.Sprintf("partition %d of %s", partition, paymentsTopic), "the group %s has committed %d of %d", engineGroup, committed, end)
+		j.add(Lag, fmt.Sprintf("partition %d of %s", partition, paymentsTopic), "the group %s has committed %d of %d",
+			engineGroup, committed, end)
 	}
 }
 
@@ -435,7 +444,8 @@ func (j *Judge) progress(c coordinates) string {
 
 // isNote reports whether a transfer only says something: it moves nothing from issuance to refusals.
 func isNote(t tb.Transfer) bool {
-	return t.Amount == (tb.Uint128{}) && t.Flags&^importedFlag == 0 && fromTigerBeetle(t.DebitAccountID) == issuance && fromTigerBeetle(t.CreditAccountID) == refusals
+	return t.Amount == (tb.Uint128{}) && t.Flags&^importedFlag == 0 && fromTigerBeetle(t.DebitAccountID) == issuance &&
+		fromTigerBeetle(t.CreditAccountID) == refusals
 }
 
 func transferName(t tb.Transfer) string {

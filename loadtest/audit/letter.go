@@ -73,7 +73,9 @@ func (j *Judge) DeadLetter(r Record) {
 	}
 	at := coordinates{message.Partition, message.Offset}
 	j.judgeText(at, &message)
-	l := &letter{reason: message.ReasonCode, size: message.PayloadSizeBytes, payloadHash: maphash.Bytes(j.seed, message.Payload), keyHash: maphash.Bytes(j.seed, r.Key), last: message.LastOffset}
+	l := &letter{reason: message.ReasonCode, size: message.PayloadSizeBytes,
+		payloadHash: maphash.Bytes(j.seed, message.Payload), keyHash: maphash.Bytes(j.seed, r.Key),
+		last: message.LastOffset}
 	if before := j.letters[at]; before != nil {
 		j.judgeAgain(at, before, l)
 		return
@@ -82,7 +84,8 @@ func (j *Judge) DeadLetter(r Record) {
 	case codeMalformed, codeBadID, codeBadAcceptance, conflictReason, idTakenReason, tooManyReason:
 	case unreadableReason:
 		if message.LastOffset < message.Offset {
-			j.add(WrongDeadLetter, at.String(), "it says %s and ends at offset %d", unreadableReason, message.LastOffset)
+			j.add(WrongDeadLetter, at.String(), "it says %s and ends at offset %d", unreadableReason,
+				message.LastOffset)
 		}
 	default:
 		j.add(WrongDeadLetter, at.String(), "its reason %.64q is not a reason of dead letters", message.ReasonCode)
@@ -97,12 +100,14 @@ func (j *Judge) DeadLetter(r Record) {
 // judgeAgain compares two dead letters of one record.
 func (j *Judge) judgeAgain(at coordinates, before, again *letter) {
 	switch {
-	case before.size != again.size || before.payloadHash != again.payloadHash || before.last != again.last || before.keyHash != again.keyHash:
+	case before.size != again.size || before.payloadHash != again.payloadHash || before.last != again.last ||
+		before.keyHash != again.keyHash:
 		j.add(WrongDeadLetter, at.String(), "two dead letters of this record hold different payloads or keys")
 	case before.reason == tooManyReason:
 		before.reason = again.reason // how many waited at one delivery says nothing about the next
 	case before.reason != again.reason && again.reason != tooManyReason:
-		j.add(WrongDeadLetter, at.String(), "two dead letters of this record differ: %s and %s", before.reason, again.reason)
+		j.add(WrongDeadLetter, at.String(), "two dead letters of this record differ: %s and %s", before.reason,
+			again.reason)
 	}
 }
 
@@ -133,7 +138,8 @@ func (j *Judge) judgeLetter(s *sent, o *order, l *letter) {
 	switch {
 	case valid && l.reason == idTakenReason:
 		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
-		j.add(IDsCollide, o.id.String(), "%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", s.at, l.reason)
+		j.add(IDsCollide, o.id.String(),
+			"%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", s.at, l.reason)
 	case valid && !l.ofOrder():
 		j.add(WrongDeadLetter, o.id.String(), "%v is a valid payment, but it has a dead letter %s", s.at, l.reason)
 	case !valid && (l.ofOrder() || l.reason == idTakenReason):
@@ -160,10 +166,12 @@ func (j *Judge) judgeText(at coordinates, letter *pixv1.DeadLetter) {
 		read, invalid := readOrder(letter.Payload, recordTime)
 		named = named && (!whole || invalid != nil || names(letter.Reason, "end_to_end_id", read.id.String()))
 	case unreadableReason:
-		named = names(letter.Reason, "batch", fmt.Sprint(letter.Offset)) && names(letter.Reason, "batch", fmt.Sprint(letter.LastOffset))
+		named = names(letter.Reason, "batch", fmt.Sprint(letter.Offset)) &&
+			names(letter.Reason, "batch", fmt.Sprint(letter.LastOffset))
 	}
 	if !named {
-		j.add(WrongDeadLetter, at.String(), "its text does not name the field and the value that are wrong: %s, %.200q", letter.ReasonCode, letter.Reason)
+		j.add(WrongDeadLetter, at.String(), "its text does not name the field and the value that are wrong: %s, %.200q",
+			letter.ReasonCode, letter.Reason)
 	}
 }
 
@@ -172,14 +180,17 @@ func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong blame) {
 	var response pixv1.AuthorizationResponse
 	err := proto.Unmarshal(letter.Payload, &response)
 	if letter.ReasonCode != codeMalformed || err == nil && !names(letter.Reason, "seal", response.EndToEndId) {
-		wrong("it is about a response, and says %s: %.200q; it must say %s and name the response", letter.ReasonCode, letter.Reason, codeMalformed)
+		wrong("it is about a response, and says %s: %.200q; it must say %s and name the response", letter.ReasonCode,
+			letter.Reason, codeMalformed)
 	}
 }
 
 // letterOfWaiting gives a dead letter to the record that waits for it.
 func (j *Judge) letterOfWaiting(at coordinates, l *letter) {
 	waiting := j.partition(at.partition).records
-	i, found := slices.BinarySearchFunc(waiting, at.offset, func(s sent, offset int64) int { return cmp.Compare(s.at.offset, offset) })
+	i, found := slices.BinarySearchFunc(waiting, at.offset, func(s sent, offset int64) int {
+		return cmp.Compare(s.at.offset, offset)
+	})
 	if !found {
 		return
 	}

@@ -90,16 +90,19 @@ func readOrder(value []byte, recordTime time.Time) (order, flaws) {
 	if found != nil {
 		return order{}, found
 	}
-	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message), acceptedMs: message.AcceptedAtUnixMs}, nil
+	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message),
+		acceptedMs: message.AcceptedAtUnixMs}, nil
 }
 
 // noteAcceptance notes what is wrong with an acceptance time. The minutes are those of the id, if
 // it has any.
-func (f *flaws) noteAcceptance(accepted int64, minutes uint64, hasMinutes bool, recordTime time.Time, idField, id string) {
+func (f *flaws) noteAcceptance(accepted int64, minutes uint64, hasMinutes bool, recordTime time.Time, idField,
+	id string) {
 	minute := epoch.UnixMilli() + int64(minutes)*time.Minute.Milliseconds()
 	far := accepted < minute-tolerance.Milliseconds() || accepted > minute+tolerance.Milliseconds()
 	f.note(hasMinutes && far, codeBadID, idField, id)
-	f.note(accepted > recordTime.UnixMilli()+acceptanceAheadMax.Milliseconds(), codeBadAcceptance, "accepted_at_unix_ms", fmt.Sprint(accepted))
+	f.note(accepted > recordTime.UnixMilli()+acceptanceAheadMax.Milliseconds(), codeBadAcceptance,
+		"accepted_at_unix_ms", fmt.Sprint(accepted))
 }
 
 func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err error) {
@@ -114,7 +117,8 @@ func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err e
 // contentHash is the first 64 bits of SHA-256 over the six parts, each followed by a slash,
 // and the amount in 8 bytes, big-endian.
 func contentHash(m *pixv1.PaymentOrder) uint64 {
-	text := fmt.Appendf(nil, "%s/%s/%s/%s/%s/%s/", m.Payer.Ispb, m.Payer.Branch, m.Payer.Number, m.Payee.Ispb, m.Payee.Branch, m.Payee.Number)
+	text := fmt.Appendf(nil, "%s/%s/%s/%s/%s/%s/", m.Payer.Ispb, m.Payer.Branch, m.Payer.Number, m.Payee.Ispb,
+		m.Payee.Branch, m.Payee.Number)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
 	return binary.BigEndian.Uint64(sum[:])
 }

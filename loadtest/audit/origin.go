@@ -48,7 +48,8 @@ func (j *Judge) takeName(t tb.Transfer) {
 	case err != nil:
 		j.add(UnexplainedMoney, transferName(t), "a transfer with code %d: %v", t.Code, err)
 	case n.partition < 0:
-		j.add(LogGivenUp, transferName(t), "log %d of %s was given up (PAYMENTS_LOG_GIVEN_UP) at %s: orders that were acknowledged before and not cleared are lost, and only their senders know them: see ForeignLog in deploy/runbook.md",
+		j.add(LogGivenUp, transferName(t),
+			"log %d of %s was given up (PAYMENTS_LOG_GIVEN_UP) at %s: orders that were acknowledged before and not cleared are lost, and only their senders know them: see ForeignLog in deploy/runbook.md",
 			n.log, paymentsTopic, time.Unix(0, int64(t.Timestamp)).UTC().Format(time.RFC3339))
 	}
 }
@@ -57,16 +58,17 @@ func (j *Judge) takeName(t tb.Transfer) {
 func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
 	present, all := uint64(1), []name(nil)
 	for _, code := range []uint16{codeGivenUp, codeOrigin} {
-		err := readPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers, func(t tb.Transfer) uint64 {
-			switch n, err := nameIn(t); {
-			case err != nil: // takeName finds it
-			case n.partition < 0:
-				present = max(present, n.log+1)
-			case n.log == present:
-				all = append(all, n)
-			}
-			return t.Timestamp
-		})
+		err := readPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers,
+			func(t tb.Transfer) uint64 {
+				switch n, err := nameIn(t); {
+				case err != nil: // takeName finds it
+				case n.partition < 0:
+					present = max(present, n.log+1)
+				case n.log == present:
+					all = append(all, n)
+				}
+				return t.Timestamp
+			})
 		if err != nil {
 			return nil, err
 		}
@@ -87,21 +89,26 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 		named[partition] = true
 		start, end := b.starts[paymentsTopic][partition].Offset, b.ends[paymentsTopic][partition].Offset
 		if start > int64(n.offset) || end <= int64(n.offset) {
-			return fmt.Errorf("partition %d of %s has the offsets %d to %d, and the ledger's log has a record at %d: %s", partition, paymentsTopic, start, end, n.offset, whatToDo)
+			return fmt.Errorf("partition %d of %s has the offsets %d to %d, and the ledger's log has a record at %d: %s",
+				partition, paymentsTopic, start, end, n.offset, whatToDo)
 		}
 		hash, err := t.hashAt(ctx, partition, int64(n.offset))
 		if err != nil {
 			return fmt.Errorf("cannot read the first batch of partition %d of %s: %w", partition, paymentsTopic, err)
 		}
 		if hash != n.hash {
-			return fmt.Errorf("partition %d of %s begins with another batch (%016x%016x) than the ledger's log (%016x%016x): %s", partition, paymentsTopic, hash.high, hash.low, n.hash.high, n.hash.low, whatToDo)
+			return fmt.Errorf("partition %d of %s begins with another batch (%016x%016x) than the ledger's log (%016x%016x): %s",
+				partition, paymentsTopic, hash.high, hash.low, n.hash.high, n.hash.low, whatToDo)
 		}
 	}
 	for partition, at := range committed {
-		if start, end := b.starts[paymentsTopic][partition].Offset, b.ends[paymentsTopic][partition].Offset; at < start || at > end {
-			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, which has the offsets %d to %d: %s", engineGroup, at, partition, paymentsTopic, start, end, whatToDo)
+		if start, end := b.starts[paymentsTopic][partition].Offset,
+			b.ends[paymentsTopic][partition].Offset; at < start || at > end {
+			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, which has the offsets %d to %d: %s",
+				engineGroup, at, partition, paymentsTopic, start, end, whatToDo)
 		} else if at > start && !named[partition] { // an engine names a log before it clears any of it
-			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, and the ledger does not name that log: nothing shows that they belong together", engineGroup, at, partition, paymentsTopic)
+			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, and the ledger does not name that log: nothing shows that they belong together",
+				engineGroup, at, partition, paymentsTopic)
 		}
 	}
 	return nil
@@ -127,7 +134,8 @@ func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (has
 }
 
 // fetchAt returns what the broker stores at an offset, beginning with a whole batch.
-func (t *topics) fetchAt(ctx context.Context, name string, partition int32, offset int64) (*kmsg.FetchResponseTopicPartition, error) {
+func (t *topics) fetchAt(ctx context.Context, name string, partition int32,
+	offset int64) (*kmsg.FetchResponseTopicPartition, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
 	listed, err := t.admin.ListTopics(ctx, name)

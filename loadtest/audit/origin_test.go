@@ -60,11 +60,22 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		{"nothing cleared, nothing named", nil, 0, ""},
 		{"cleared and not named", nil, 3, "the ledger does not name that log"},
 		{"the ledger's log", []tb.Transfer{right.Transfer()}, 3, ""},
-		{"another first batch", []tb.Transfer{changed(func(o *ledger.Origin) { o.Hash[15]++ })}, 3, "partition 1 of pix.payments begins with another batch"},
-		{"an empty partition", []tb.Transfer{changed(func(o *ledger.Origin) { o.Partition = 0 })}, 0, "partition 0 of pix.payments has the offsets 0 to 0"},
-		{"a partition that is not there", []tb.Transfer{changed(func(o *ledger.Origin) { o.Partition = 9 })}, 0, "partition 9 of pix.payments has the offsets 0 to 0"},
-		{"a log that was given up", []tb.Transfer{changed(func(o *ledger.Origin) { o.Hash[0]++ }), ledger.GivenUp(1), changed(func(o *ledger.Origin) { o.Log = 2 })}, 0, ""},
-		{"another log after that", []tb.Transfer{right.Transfer(), ledger.GivenUp(1), changed(func(o *ledger.Origin) { o.Log = 2; o.Hash[0]++ })}, 0, "begins with another batch"},
+		{"another first batch", []tb.Transfer{changed(func(o *ledger.Origin) {
+			o.Hash[15]++
+		})}, 3, "partition 1 of pix.payments begins with another batch"},
+		{"an empty partition", []tb.Transfer{changed(func(o *ledger.Origin) {
+			o.Partition = 0
+		})}, 0, "partition 0 of pix.payments has the offsets 0 to 0"},
+		{"a partition that is not there", []tb.Transfer{changed(func(o *ledger.Origin) {
+			o.Partition = 9
+		})}, 0, "partition 9 of pix.payments has the offsets 0 to 0"},
+		{"a log that was given up", []tb.Transfer{changed(func(o *ledger.Origin) {
+			o.Hash[0]++
+		}), ledger.GivenUp(1), changed(func(o *ledger.Origin) { o.Log = 2 })}, 0, ""},
+		{"another log after that", []tb.Transfer{right.Transfer(), ledger.GivenUp(1), changed(func(o *ledger.Origin) {
+			o.Log = 2
+			o.Hash[0]++
+		})}, 0, "begins with another batch"},
 		{"a commit above the end", []tb.Transfer{right.Transfer()}, 4, "has committed offset 4 of partition 1"},
 	} {
 		b, err := topics.bounds(t.Context())
@@ -77,17 +88,24 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	// Before the topics name a ledger, a wrong log is all that is known. Then the wrong ledger comes first.
 	b, err := topics.bounds(t.Context())
 	kit.Must(t, err)
-	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: codeMarker}, changed(func(o *ledger.Origin) { o.Hash[0]++ })}}
-	for _, want := range []string{"begins with another batch", "partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
+	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: codeMarker}, changed(func(o *ledger.Origin) {
+		o.Hash[0]++
+	})}}
+	for _, want := range []string{"begins with another batch",
+		"partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
 		kit.Says(t, checkPair(t.Context(), wrong, topics, b, nil), want)
 		checkpoint := origin.Checkpoint{Ledger: ledger.Identity{Number: 1, Since: 77}, Log: 1, Offset: -1}
 		kit.Must(t, origin.WriteCheckpoints(t.Context(), topics.client, map[int32]origin.Checkpoint{0: checkpoint}))
 	}
-	kit.Must(t, kit.ErrorOf(topics.admin.DeleteRecords(t.Context(), kadm.Offsets{paymentsTopic: {1: {Topic: paymentsTopic, Partition: 1, At: 1}}})))
+	kit.Must(t, kit.ErrorOf(
+		topics.admin.DeleteRecords(t.Context(),
+			kadm.Offsets{paymentsTopic: {1: {Topic: paymentsTopic, Partition: 1, At: 1}}})))
 	if b, err = topics.bounds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	kit.Says(t, checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil), "has the offsets 1 to 3") // a log that was cut
+	// a log that was cut
+	kit.Says(t, checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil),
+		"has the offsets 1 to 3")
 }
 
 func TestForgedNamesAreFound(t *testing.T) {
@@ -97,7 +115,8 @@ func TestForgedNamesAreFound(t *testing.T) {
 	h.finds("names of logs", "", 0)
 	h = clean(t)
 	h.transfers = append(h.transfers, good, ledger.GivenUp(3))
-	if verdict := h.audit(); verdict.FindingCount != 1 || !strings.Contains(verdict.Findings[0].Detail, "log 3 of pix.payments was given up") {
+	if verdict := h.audit(); verdict.FindingCount != 1 ||
+		!strings.Contains(verdict.Findings[0].Detail, "log 3 of pix.payments was given up") {
 		t.Errorf("a log that was given up: %+v", verdict.Findings)
 	}
 	for _, spoil := range []func(*tb.Transfer){

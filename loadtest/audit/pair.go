@@ -80,11 +80,13 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 	}
 	for _, c := range checkpoints {
 		if c.ledger != is {
-			return fmt.Sprintf("partition %d of %s names the ledger %v, and this is %v", c.partition, checkpointsTopic, c.ledger, is), nil
+			return fmt.Sprintf("partition %d of %s names the ledger %v, and this is %v", c.partition, checkpointsTopic,
+				c.ledger, is), nil
 		}
 		for _, id := range c.seen {
 			if _, known := there[id]; !known {
-				return fmt.Sprintf("it is an older copy: it lacks the transfer %v, which an engine saw in it before %s (partition %d of %s)", id, c.at.UTC().Format(time.RFC3339), c.partition, checkpointsTopic), nil
+				return fmt.Sprintf("it is an older copy: it lacks the transfer %v, which an engine saw in it before %s (partition %d of %s)",
+					id, c.at.UTC().Format(time.RFC3339), c.partition, checkpointsTopic), nil
 			}
 		}
 	}
@@ -129,7 +131,8 @@ func (t *topics) checkpoints(ctx context.Context) (all []checkpoint, err error) 
 		for offset := end.Offset - 1; offset >= max(start, end.Offset-lookBackMax); offset-- {
 			stored, err := t.fetchAt(ctx, checkpointsTopic, partition, offset)
 			if err != nil {
-				return nil, fmt.Errorf("cannot read offset %d of %s, partition %d: %w", offset, checkpointsTopic, partition, err)
+				return nil, fmt.Errorf("cannot read offset %d of %s, partition %d: %w", offset, checkpointsTopic,
+					partition, err)
 			}
 			if c, ok := checkpointIn(stored, partition, offset); ok {
 				all = append(all, c)
@@ -143,17 +146,21 @@ func (t *topics) checkpoints(ctx context.Context) (all []checkpoint, err error) 
 
 // checkpointIn returns the checkpoint at an offset of what is stored, and false if that is something else.
 func checkpointIn(stored *kmsg.FetchResponseTopicPartition, partition int32, offset int64) (c checkpoint, ok bool) {
-	read, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: checkpointsTopic, Partition: partition}, stored, uncompressed{}, nil)
+	read, _ := kgo.ProcessFetchPartition(
+		kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: checkpointsTopic, Partition: partition}, stored,
+		uncompressed{}, nil)
 	at := slices.IndexFunc(read.Records, func(r *kgo.Record) bool { return r.Offset == offset })
 	if at < 0 {
 		return c, false
 	}
 	var message pixv1.Checkpoint
 	record := read.Records[at]
-	if string(record.Key) != strconv.Itoa(int(partition)) || message.UnmarshalVT(record.Value) != nil || message.LedgerNumber == 0 {
+	if string(record.Key) != strconv.Itoa(int(partition)) || message.UnmarshalVT(record.Value) != nil ||
+		message.LedgerNumber == 0 {
 		return c, false
 	}
-	c = checkpoint{partition: partition, ledger: identity{message.LedgerNumber, message.LedgerSince}, at: record.Timestamp}
+	c = checkpoint{partition: partition, ledger: identity{message.LedgerNumber, message.LedgerSince},
+		at: record.Timestamp}
 	for _, id := range message.Seen {
 		if len(id) != 16 {
 			return c, false
@@ -178,16 +185,18 @@ func (uncompressed) Decompress(bytes []byte, codec kgo.CompressionCodecType) ([]
 func checkPair(ctx context.Context, ledger tigerbeetle.Client, t *topics, b bounds, committed map[int32]int64) error {
 	wrong, err := (&Pair{t, ledger}).Compare(ctx)
 	if wrong != "" {
-		return errors.New("the ledger is not the topics': " + wrong + "; put the topics' own ledger back, see ForeignLog in deploy/runbook.md")
+		return errors.New("the ledger is not the topics': " + wrong +
+			"; put the topics' own ledger back, see ForeignLog in deploy/runbook.md")
 	}
 	return cmp.Or(checkLog(ctx, ledger, t, b, committed), err) // a Kafka that was made anew names nothing
 }
 
-// takeRenewal takes the transfer with which a ledger took the place of another. What was reported before and is
-// missing in this one shows as report without a verdict, until it is paid again. So the books are not clean, whatever comes
+// takeRenewal takes the transfer with which a ledger took the place of another. What was reported before and is missing
+// in this one shows as report without a verdict, until it is paid again. So the books are not clean, whatever comes
 // after.
 func (j *Judge) takeRenewal(t tb.Transfer) {
 	givenUp := fromTigerBeetle(t.UserData128)
-	j.add(LedgerRenewed, transferName(t), "this ledger took the place of the ledger %v (LEDGER_GIVEN_UP): what was paid there and is missing here is lost",
+	j.add(LedgerRenewed, transferName(t),
+		"this ledger took the place of the ledger %v (LEDGER_GIVEN_UP): what was paid there and is missing here is lost",
 		identity{uint32(givenUp.high), givenUp.low})
 }

@@ -146,7 +146,8 @@ func (o *order) asks(t tb.Transfer) bool {
 
 // refused reports whether a receipt, or the verdict of a return, is about an order.
 func (o *order) refused(t tb.Transfer) bool {
-	return (t.Code == codeReturn) == (o.back != nil) && t.UserData64 == o.hash && fromTigerBeetle(t.UserData128) == o.nameOfVerdict()
+	return (t.Code == codeReturn) == (o.back != nil) && t.UserData64 == o.hash &&
+		fromTigerBeetle(t.UserData128) == o.nameOfVerdict()
 }
 
 // nameOfVerdict returns what a receipt, or the verdict of a return, carries in user_data_128.
@@ -181,7 +182,8 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 		if other := p.claim(func(o *order) bool { return o.asks(t) }); other != nil && flags.Pending {
 			of, foreign = other, true
 		} else if p.back != nil {
-			wrong("%s centavos with reason %s: not what the order gives back, or not in a slot of its original", decimal(t.Amount), reasonText(t.UserData32))
+			wrong("%s centavos with reason %s: not what the order gives back, or not in a slot of its original",
+				decimal(t.Amount), reasonText(t.UserData32))
 			return
 		}
 	}
@@ -191,7 +193,8 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 	}
 	amount, ok := centavos(t.Amount)
 	debit, credit := of.content.leg(leg)
-	if fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit || !ok || amount != of.content.centavos {
+	if fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit || !ok ||
+		amount != of.content.centavos {
 		wrong("%s; its order moves %v", movedBy(t), of.content)
 	}
 	switch {
@@ -206,7 +209,8 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 		wrong("it is neither held nor resolved: flags %#x", t.Flags)
 		return
 	}
-	if role != resolutionRole+leg-1 || p.back == nil && key != p.key || fromTigerBeetle(t.PendingID) != key.role(leg-1) {
+	if role != resolutionRole+leg-1 || p.back == nil && key != p.key ||
+		fromTigerBeetle(t.PendingID) != key.role(leg-1) {
 		wrong("its resolution has role %d and resolves %x", role, t.PendingID.Bytes())
 	}
 	if leg == 1 {
@@ -222,7 +226,8 @@ func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wro
 	key, role := split(fromTigerBeetle(t.ID))
 	leg := legOf(t)
 	bit := firstLeg << (leg - 1)
-	if names, ispb := userData(p.id, p.minutes); role != leg-1 || fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
+	if names, ispb := userData(p.id, p.minutes); role != leg-1 || fromTigerBeetle(t.UserData128) != names ||
+		t.UserData64 != ispb {
 		wrong("it is held with role %d, or its user_data does not name the payment", role)
 	}
 	if j.whole && !j.rebuild.imported {
@@ -260,7 +265,8 @@ func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
 	p.receipt, p.verdict, p.decidedAt = true, t.UserData32, t.Timestamp
 	j.answered(busy, p.slot, t.Timestamp) // also if its hold has expired
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	elsewhere := (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) && (debit != issuance || credit != refusals)
+	elsewhere := (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) &&
+		(debit != issuance || credit != refusals)
 	_, role := split(fromTigerBeetle(t.ID))
 	if elsewhere || t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 || role != resolutionRole {
 		wrong("%s with the role %d, it must move nothing from the payer's bank to its reserve", movedBy(t), role)
@@ -314,7 +320,8 @@ func (j *Judge) judge(p *payment) {
 			theirs = p.foreign
 		}
 		if !p.receipt || theirs != 0b101 && theirs != 0b111 {
-			disagree("the legs %v are held for a conflicting message; they must be complete and beside a verdict", p.foreign)
+			disagree("the legs %v are held for a conflicting message; they must be complete and beside a verdict",
+				p.foreign)
 		}
 	}
 	if p.held != 0 && p.held != all && (p.foreign == 0 || isReturn) {
@@ -323,7 +330,8 @@ func (j *Judge) judge(p *payment) {
 	if j.whole {
 		j.judgeSlot(p)
 		if p.reportCount == 0 {
-			j.add(NoOutcome, subject, "no report and no dead letter of %v (%s); in the ledger: %s", p.first, j.progress(p.first), p.ledgerState())
+			j.add(NoOutcome, subject, "no report and no dead letter of %v (%s); in the ledger: %s", p.first,
+				j.progress(p.first), p.ledgerState())
 		}
 	}
 	if p.decidedAt == 0 {
@@ -332,7 +340,8 @@ func (j *Judge) judge(p *payment) {
 		}
 		if p.reportCount > 0 && !p.flagged {
 			p.flagged = !j.whole
-			j.add(NoVerdict, subject, "reported as %s, and the ledger has decided nothing: %s", p.reported.outcome(), p.ledgerState())
+			j.add(NoVerdict, subject, "reported as %s, and the ledger has decided nothing: %s", p.reported.outcome(),
+				p.ledgerState())
 		}
 		return
 	}
@@ -360,7 +369,8 @@ func (j *Judge) judge(p *payment) {
 	case p.reported.settled != settled:
 		j.add(LedgerDisagrees, subject, "reported as %s, but %s", p.reported.outcome(), p.ledgerState())
 	case p.reported.reason != p.verdict:
-		j.add(LedgerDisagrees, subject, "reported with the reason %s, the ledger's is %s", reasonText(p.reported.reason), reasonText(p.verdict))
+		j.add(LedgerDisagrees, subject, "reported with the reason %s, the ledger's is %s",
+			reasonText(p.reported.reason), reasonText(p.verdict))
 	}
 }
 

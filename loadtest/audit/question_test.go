@@ -10,11 +10,13 @@ import (
 
 // ask adds the question that an engine asks about an order.
 func (h *history) ask(o *pixv1.PaymentOrder, change ...func(*pixv1.AuthorizationRequest, *Record)) {
-	message := &pixv1.AuthorizationRequest{EndToEndId: o.EndToEndId, Payer: o.Payer, Payee: o.Payee, AmountCentavos: o.AmountCentavos}
+	message := &pixv1.AuthorizationRequest{EndToEndId: o.EndToEndId, Payer: o.Payer, Payee: o.Payee,
+		AmountCentavos: o.AmountCentavos}
 	h.addQuestion(message, o.EndToEndId, change)
 }
 
-func (h *history) addQuestion(message *pixv1.AuthorizationRequest, key string, change []func(*pixv1.AuthorizationRequest, *Record)) {
+func (h *history) addQuestion(message *pixv1.AuthorizationRequest, key string,
+	change []func(*pixv1.AuthorizationRequest, *Record)) {
 	r := Record{Offset: int64(len(h.questions)), Time: h.now, Key: []byte(key)}
 	for _, c := range change {
 		c(message, &r)
@@ -28,9 +30,11 @@ func (h *history) addQuestion(message *pixv1.AuthorizationRequest, key string, c
 
 // ask adds the question about a return.
 func (g *giver) ask(change ...func(*pixv1.AuthorizationRequest, *Record)) {
-	o := &pixv1.PaymentOrder{EndToEndId: g.content.Original.String(), Payer: accountMessage(g.payment.Payer), Payee: accountMessage(g.payment.Payee)}
+	o := &pixv1.PaymentOrder{EndToEndId: g.content.Original.String(), Payer: accountMessage(g.payment.Payer),
+		Payee: accountMessage(g.payment.Payee)}
 	g.h.addQuestion(&pixv1.AuthorizationRequest{
-		EndToEndId: g.id.String(), OriginalEndToEndId: o.EndToEndId, Payer: o.Payee, Payee: o.Payer, AmountCentavos: g.content.AmountCentavos,
+		EndToEndId: g.id.String(), OriginalEndToEndId: o.EndToEndId, Payer: o.Payee, Payee: o.Payer,
+		AmountCentavos: g.content.AmountCentavos,
 	}, o.EndToEndId, change)
 }
 
@@ -57,14 +61,20 @@ func TestEachBankWasAskedAboutItsPayment(t *testing.T) {
 // A question about a payment or a return must be about just that.
 func TestABankWasAskedAboutSomethingElse(t *testing.T) {
 	for name, change := range map[string]func(*pixv1.AuthorizationRequest, *Record){
-		"another amount":          func(m *pixv1.AuthorizationRequest, _ *Record) { m.AmountCentavos += 2 },
-		"another branch":          func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer.Branch = "0002" },
-		"exchanged":               func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer, m.Payee = m.Payee, m.Payer },
-		"no payer":                func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer = nil },
-		"another original":        func(m *pixv1.AuthorizationRequest, _ *Record) { m.OriginalEndToEndId += "0" },
-		"a payment nobody made":   func(m *pixv1.AuthorizationRequest, _ *Record) { m.EndToEndId = "E10000001202605040302000000000AB" },
-		"a key of another":        func(_ *pixv1.AuthorizationRequest, r *Record) { r.Key = r.Key[:31] },
-		"another partition":       func(m *pixv1.AuthorizationRequest, r *Record) { r.Partition, m.ReplyPartition = 2, 2 },
+		"another amount": func(m *pixv1.AuthorizationRequest, _ *Record) { m.AmountCentavos += 2 },
+		"another branch": func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer.Branch = "0002" },
+		"exchanged": func(m *pixv1.AuthorizationRequest, _ *Record) {
+			m.Payer, m.Payee = m.Payee, m.Payer
+		},
+		"no payer":         func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer = nil },
+		"another original": func(m *pixv1.AuthorizationRequest, _ *Record) { m.OriginalEndToEndId += "0" },
+		"a payment nobody made": func(m *pixv1.AuthorizationRequest, _ *Record) {
+			m.EndToEndId = "E10000001202605040302000000000AB"
+		},
+		"a key of another": func(_ *pixv1.AuthorizationRequest, r *Record) { r.Key = r.Key[:31] },
+		"another partition": func(m *pixv1.AuthorizationRequest, r *Record) {
+			r.Partition, m.ReplyPartition = 2, 2
+		},
 		"another reply partition": func(m *pixv1.AuthorizationRequest, _ *Record) { m.ReplyPartition = 1 },
 	} {
 		h := withReturns(t)
@@ -85,9 +95,12 @@ func TestABankWasAskedAboutSomethingElse(t *testing.T) {
 func TestTheQuestionsOfATrial(t *testing.T) {
 	trial := func(_ *pixv1.AuthorizationRequest, r *Record) { r.Trial = true }
 	h := withQuestions(t)
-	h.ask(h.message(settledOrder), trial, func(m *pixv1.AuthorizationRequest, _ *Record) { m.EndToEndId = "E10000001202605040302000000000AB" })
+	h.ask(h.message(settledOrder), trial, func(m *pixv1.AuthorizationRequest, _ *Record) {
+		m.EndToEndId = "E10000001202605040302000000000AB"
+	})
 	h.questions = append(h.questions, Record{Value: []byte{0xff}, Trial: true})
-	if verdict := h.audit(); !verdict.Clean || verdict.Summary.Requests != 4 || !strings.Contains(verdict.String(), ", 2 requests of loadtest conform") {
+	if verdict := h.audit(); !verdict.Clean || verdict.Summary.Requests != 4 ||
+		!strings.Contains(verdict.String(), ", 2 requests of loadtest conform") {
 		t.Errorf("%v %+v", verdict, verdict.Findings)
 	}
 	h = withQuestions(t)
@@ -113,7 +126,8 @@ func TestABankWasNotAsked(t *testing.T) {
 		h.questions[0].Time = h.now.Add(c.oldest)
 		verdict := h.finds(c, WrongQuestion, c.found)
 		// None of the payments is blamed, and the verdict says so.
-		if gone := 1 - c.found; verdict.Summary.RequestsGone != gone || strings.Contains(verdict.String(), "1 requests that are gone") != (gone == 1) {
+		if gone := 1 - c.found; verdict.Summary.RequestsGone != gone ||
+			strings.Contains(verdict.String(), "1 requests that are gone") != (gone == 1) {
 			t.Errorf("%+v: %d are gone: %v", c, verdict.Summary.RequestsGone, verdict)
 		}
 	}

@@ -116,7 +116,8 @@ func (r *Reader) Poll(ctx context.Context, wait time.Duration, most int, t *Taki
 	passed := map[place]bool{} // in these fetches: what they hold behind is fetched again
 	fetches.EachRecord(func(record *kgo.Record) {
 		at := place{record.Topic, record.Partition}
-		if err != nil || passed[at] || !r.reads(at.topic, at.partition) || record.Offset < r.next[at.topic][at.partition] {
+		if err != nil || passed[at] || !r.reads(at.topic, at.partition) ||
+			record.Offset < r.next[at.topic][at.partition] {
 			return
 		}
 		taken := recordOf(record.Partition, record)
@@ -137,7 +138,8 @@ func (r *Reader) Poll(ctx context.Context, wait time.Duration, most int, t *Taki
 	})
 	// After the records: a fetch may hold some before what cannot be read.
 	fetches.EachError(func(topic string, partition int32, said error) {
-		if err == nil && !passed[place{topic, partition}] && r.reads(topic, partition) && !errors.Is(said, context.DeadlineExceeded) && !r.PassOver(ctx, topic, partition, t) {
+		if err == nil && !passed[place{topic, partition}] && r.reads(topic, partition) &&
+			!errors.Is(said, context.DeadlineExceeded) && !r.PassOver(ctx, topic, partition, t) {
 			err = t.Failed(topic, partition, said)
 		}
 	})
@@ -153,7 +155,8 @@ func (r *Reader) reads(topic string, partition int32) bool {
 
 // Behind returns where to go on behind what no client can read at an offset, or 0 if one can, and whether it was
 // aborted.
-func (r *Reader) Behind(ctx context.Context, topic string, partition int32, offset int64) (next int64, aborted bool, err error) {
+func (r *Reader) Behind(ctx context.Context, topic string, partition int32,
+	offset int64) (next int64, aborted bool, err error) {
 	if r.behind == nil {
 		return 0, false, errNobodyCanSay
 	}
@@ -201,7 +204,8 @@ func (r *Reader) leap(ctx context.Context, at place, record Record, t *Taking) (
 	}
 	left.times++
 	if r.left[at] = left; left.times > leftOutMax {
-		return false, fmt.Errorf("%s, partition %d: the Kafka client leaves out what is at offset %d", at.topic, at.partition, from)
+		return false, fmt.Errorf("%s, partition %d: the Kafka client leaves out what is at offset %d", at.topic,
+			at.partition, from)
 	}
 	r.leftOut++
 	r.set(at.topic, at.partition, from)
@@ -231,7 +235,8 @@ func Committed(ctx context.Context, admin *kadm.Client) (map[int32]int64, error)
 
 // recordOf returns a record with the headers that are known.
 func recordOf(partition int32, r *kgo.Record) Record {
-	taken := Record{Partition: partition, Offset: r.Offset, Time: r.Timestamp, Key: r.Key, Value: r.Value, Writer: r.ProducerID}
+	taken := Record{Partition: partition, Offset: r.Offset, Time: r.Timestamp, Key: r.Key, Value: r.Value,
+		Writer: r.ProducerID}
 	for _, header := range r.Headers {
 		switch header.Key {
 		case "seal":

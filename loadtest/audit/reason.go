@@ -132,10 +132,12 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 			return unless(at == 0 || at >= p.since(), "its original %s had settled before it was sent", p.back.original)
 		},
 		"LQ05": func(_ *Judge, p *payment) refusal {
-			return unless(p.content != (content{}) && !p.byReceiver(), "its RtrId is of the bank that received the original")
+			return unless(p.content != (content{}) && !p.byReceiver(),
+				"its RtrId is of the bank that received the original")
 		},
 		"DT05": func(_ *Judge, p *payment) refusal {
-			return unless(p.original.when() != 0 && p.tooOld(), "it was accepted within %d days after its original settled", returnDaysMax)
+			return unless(p.original.when() != 0 && p.tooOld(),
+				"it was accepted within %d days after its original settled", returnDaysMax)
 		},
 		"AM09": (*Judge).judgeExceeds,
 		"LQ01": (*Judge).judgePayerShort,
@@ -195,7 +197,8 @@ func (j *Judge) judgeNoBank(of accountID) refusal {
 }
 
 func (j *Judge) judgeNoAccount(id accountID) refusal {
-	return unless(!j.exists(id) && j.exists(transitOf(id)), "the account %s is there (%t), its bank is (%t)", nameOf(id), j.exists(id), j.exists(transitOf(id)))
+	return unless(!j.exists(id) && j.exists(transitOf(id)), "the account %s is there (%t), its bank is (%t)",
+		nameOf(id), j.exists(id), j.exists(transitOf(id)))
 }
 
 // judgePayerShort checks a refusal because the payer had too little money.
@@ -244,7 +247,8 @@ func (j *Judge) judgeExceeds(p *payment) refusal {
 		}
 	}
 	paid := p.original.content.centavos
-	return unless(moneyOf(paid).less(given.plus(moneyOf(p.back.centavos))), "%d centavos were paid, and %v of them were held or given back", paid, given)
+	return unless(moneyOf(paid).less(given.plus(moneyOf(p.back.centavos))),
+		"%d centavos were paid, and %v of them were held or given back", paid, given)
 }
 
 // usedSlots returns the slots of an original in which returns are or were held, or that are burnt.

@@ -4,8 +4,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// A ledger that was lost is built again: what an archive knew is imported, then, between two transfers with code 26, what was
-// reported since, with the times of the reports. A transfer with code 23 ends that.
+// A ledger that was lost is built again: what an archive knew is imported, then, between two transfers with code 26,
+// what was reported since, with the times of the reports. A transfer with code 23 ends that.
 
 var importedFlag = tb.TransferFlags{Imported: true}.ToUint16()
 
@@ -38,8 +38,11 @@ func (j *Judge) takeImported(t *tb.Transfer) {
 // takeRebuilt takes the end of a rebuild, or that its acts are confirmed.
 func (j *Judge) takeRebuilt(t tb.Transfer) {
 	roles := map[uint16]uint64{codeRebuilt: 13, codeConfirmed: 29}
-	if fromTigerBeetle(t.ID) != (number128{low: roles[t.Code]}) || !isNote(t) || j.whole && !j.rebuild.begun || j.rebuild.told > 0 {
-		j.add(UnexplainedMoney, transferName(t), "what ends a rebuild has the id %d, moves nothing from issuance to refusals, and comes after what was imported and told", roles[t.Code])
+	if fromTigerBeetle(t.ID) != (number128{low: roles[t.Code]}) || !isNote(t) || j.whole && !j.rebuild.begun ||
+		j.rebuild.told > 0 {
+		j.add(UnexplainedMoney, transferName(t),
+			"what ends a rebuild has the id %d, moves nothing from issuance to refusals, and comes after what was imported and told",
+			roles[t.Code])
 	}
 	j.rebuild.ended = true
 }
@@ -50,8 +53,10 @@ func (j *Judge) takeTold(t tb.Transfer) {
 	if pastEnds == 0 {
 		pastEnds, place = id.high, 2
 	}
-	if id != (number128{high: pastEnds, low: place<<4 | 13}) || t.Timestamp <= pastEnds || !isNote(t) || !j.rebuild.imported {
-		j.add(UnexplainedMoney, transferName(t), "it begins or ends what a rebuild wrote of reports: it must be imported, move nothing from issuance to refusals, and come behind the time in its id, the begin with 45 and the end with 61 below that")
+	if id != (number128{high: pastEnds, low: place<<4 | 13}) || t.Timestamp <= pastEnds || !isNote(t) ||
+		!j.rebuild.imported {
+		j.add(UnexplainedMoney, transferName(t),
+			"it begins or ends what a rebuild wrote of reports: it must be imported, move nothing from issuance to refusals, and come behind the time in its id, the begin with 45 and the end with 61 below that")
 	}
 	if j.rebuild.told = pastEnds; place == 3 {
 		j.rebuild.told = 0

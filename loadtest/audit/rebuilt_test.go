@@ -15,8 +15,8 @@ func rebuilt(t *testing.T) *history {
 	return h
 }
 
-// rebuild makes a history that of a ledger that was lost and built again. Holds that nothing has ended are not there, but
-// for legs 4, which hold again. forward is what was reported since.
+// rebuild makes a history that of a ledger that was lost and built again. Holds that nothing has ended are not there,
+// but for legs 4, which hold again. forward is what was reported since.
 func (h *history) rebuild(forward ...func()) {
 	ended := map[tb.Uint128]bool{}
 	for _, t := range h.transfers {
@@ -78,7 +78,9 @@ func TestARebuiltLedger(t *testing.T) {
 			h.move(codeReturned, issuance, refusals, 0)
 			h.transfers[len(h.transfers)-1].Flags = importedFlag
 		},
-		"a hold without a timeout that was not imported": func(h *history) { h.transfer(settledOrder, 0).Flags &^= importedFlag },
+		"a hold without a timeout that was not imported": func(h *history) {
+			h.transfer(settledOrder, 0).Flags &^= importedFlag
+		},
 		"no end":                     func(h *history) { h.drop(number128{low: 13}); h.drop(number128{low: 29}) },
 		"another end":                func(h *history) { h.end(codeRebuilt, 14) },
 		"what was told has no end":   func(h *history) { h.drop(number128{high: 1, low: 61}) },
@@ -99,7 +101,8 @@ func TestARebuiltLedger(t *testing.T) {
 	}
 }
 
-// What is rolled forward was begun before, when the bank was not suspended any more: that act is lost, and is done again.
+// What is rolled forward was begun before, when the bank was not suspended any more: that act is lost, and is done
+// again.
 func TestARolledForwardReturn(t *testing.T) {
 	h := withRegister(t)
 	h.at(0)

@@ -137,7 +137,8 @@ func (j *Judge) takeActMoney(t tb.Transfer) {
 	}
 	ofReserve := t.Code == codeLiquidityIn || t.Code == codeLiquidityOut
 	wantDebit, wantCredit, _ := moneyOfAct(t.Code, booksOf(bank), fromTigerBeetle(t.UserData128))
-	if !ok || debit != wantDebit || credit != wantCredit || !ofReserve && kindOf(bank) != kindCustomer || t.Flags != linkedFlag {
+	if !ok || debit != wantDebit || credit != wantCredit || !ofReserve && kindOf(bank) != kindCustomer ||
+		t.Flags != linkedFlag {
 		j.add(UnexplainedMoney, transferName(t), "%s: %s", actName(t.Code), movedBy(t))
 		return
 	}
@@ -182,7 +183,8 @@ func (j *Judge) takeAct(t tb.Transfer) {
 	case (debit == books) != fromBooks(t.Code):
 		wrong("its record goes from %s to %s", nameOf(debit), nameOf(credit))
 	case !saysWhatItMay(t, books):
-		wrong("what it says of %s with %d and %d cannot be", nameOf(fromTigerBeetle(t.UserData128)), t.UserData64, t.UserData32)
+		wrong("what it says of %s with %d and %d cannot be", nameOf(fromTigerBeetle(t.UserData128)), t.UserData64,
+			t.UserData32)
 	case terms.joined == 0:
 		wrong("the bank has not joined")
 	}
@@ -214,8 +216,10 @@ func (j *Judge) pairAct(t tb.Transfer, amount uint64, wrong blame) {
 	switch {
 	case !found || role != moneyRole || moved.Timestamp+1 != t.Timestamp:
 		wrong("its record says %d centavos, and no money of its chain has its id", amount)
-	case moved.Code != t.Code || moved.Amount != t.Amount || moved.UserData128 != t.UserData128 || moved.UserData64 != t.UserData64 || moved.UserData32 != t.UserData32:
-		wrong("its money is %s centavos of %s, and its record says %d", decimal(moved.Amount), actName(moved.Code), amount)
+	case moved.Code != t.Code || moved.Amount != t.Amount || moved.UserData128 != t.UserData128 ||
+		moved.UserData64 != t.UserData64 || moved.UserData32 != t.UserData32:
+		wrong("its money is %s centavos of %s, and its record says %d", decimal(moved.Amount),
+			actName(moved.Code), amount)
 	case amount == 0 || amount > actCentavosMax:
 		wrong("it moves %d centavos, it must be 1 to %d", amount, uint64(actCentavosMax))
 	}
@@ -268,13 +272,16 @@ func (j *Judge) judgeMoneyWithoutAct(readTo uint64) {
 // movedBy says what a transfer moves, for people.
 func movedBy(t tb.Transfer) string {
 	return fmt.Sprintf("%s centavos with code %d from %s to %s with the flags %#x",
-		decimal(t.Amount), t.Code, nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)), t.Flags)
+		decimal(t.Amount), t.Code, nameOf(fromTigerBeetle(t.DebitAccountID)),
+		nameOf(fromTigerBeetle(t.CreditAccountID)), t.Flags)
 }
 
 // actName names an act, for people.
 func actName(code uint16) string {
-	names := [...]string{"join", "suspension", "resumption", "cap on a payment", "cap by day", "cap by night", "liquidity in", "liquidity out",
-		"account opened", "account blocked", "account closed", "account reopened", "deposit", "withdrawal", "key named", "key revoked", "seal named", "seal revoked", "opening"}
+	names := [...]string{"join", "suspension", "resumption", "cap on a payment", "cap by day", "cap by night",
+		"liquidity in", "liquidity out",
+		"account opened", "account blocked", "account closed", "account reopened", "deposit", "withdrawal", "key named",
+		"key revoked", "seal named", "seal revoked", "opening"}
 	if code < codeJoined || code > codeOpening {
 		return fmt.Sprintf("code %d", code)
 	}
@@ -320,7 +327,8 @@ func (j *Judge) judgeSuspended(at uint64, banks ...accountID) refusal {
 func (j *Judge) judgeBegun(subject string, at uint64, banks ...accountID) {
 	for _, bank := range banks {
 		if !slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), false) {
-			j.add(BeyondTerms, subject, "it was begun although %s had been suspended for more than %v", ispbOf(bank), registerAge)
+			j.add(BeyondTerms, subject, "it was begun although %s had been suspended for more than %v", ispbOf(bank),
+				registerAge)
 		}
 	}
 }
@@ -342,15 +350,19 @@ func (j *Judge) judgeTerms(p *payment) {
 	terms, from := j.terms(c.payer), j.lookedFrom(p.heldAt)
 	caps := terms.paymentCap.during(from, p.heldAt)
 	if !slices.ContainsFunc(caps, func(limit uint64) bool { return limit == 0 || c.centavos <= limit }) {
-		j.add(BeyondTerms, p.id.String(), "%d centavos were held, above the cap of %s on a payment: %d", c.centavos, ispbOf(c.payer), caps)
+		j.add(BeyondTerms, p.id.String(), "%d centavos were held, above the cap of %s on a payment: %d", c.centavos,
+			ispbOf(c.payer), caps)
 	}
 	if p.capHeldAt == 0 && !p.old && !c.sameBank() && !j.clockWasWrong(p.acceptedMs, p.heldAt) {
 		for _, window := range windowsBetween(from, p.heldAt) {
-			if slices.ContainsFunc(terms.outflow[window].during(from, p.heldAt), func(limit outflowCap) bool { return limit.centavos == 0 }) {
+			if slices.ContainsFunc(terms.outflow[window].during(from, p.heldAt), func(limit outflowCap) bool {
+				return limit.centavos == 0
+			}) {
 				return
 			}
 		}
-		j.add(WrongAllowance, p.id.String(), "it was held without leg 4, although the outflow of %s is capped", ispbOf(c.payer))
+		j.add(WrongAllowance, p.id.String(), "it was held without leg 4, although the outflow of %s is capped",
+			ispbOf(c.payer))
 	}
 }
 

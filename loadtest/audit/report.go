@@ -44,7 +44,8 @@ func (j *Judge) Report(r Record) {
 	}
 	id, minutes, err := parseAnyID(message.EndToEndId)
 	if err != nil || id[0] == 'E' && message.OriginalEndToEndId != "" {
-		j.add(BadReport, "report "+r.String(), "it is about %.64q with the original %.64q: %v", message.EndToEndId, message.OriginalEndToEndId, err)
+		j.add(BadReport, "report "+r.String(), "it is about %.64q with the original %.64q: %v", message.EndToEndId,
+			message.OriginalEndToEndId, err)
 		return
 	}
 	p := j.payments[paymentKey(id, minutes)]
@@ -87,7 +88,9 @@ func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport
 	s := &said{record: r.String(), original: message.OriginalEndToEndId}
 	var err error
 	if s.content, err = readContent(message.Payer, message.Payee, message.AmountCentavos); err == nil {
-		s.named, s.contentHash = true, contentHash(&pixv1.PaymentOrder{Payer: message.Payer, Payee: message.Payee, AmountCentavos: message.AmountCentavos})
+		s.named, s.contentHash = true,
+			contentHash(&pixv1.PaymentOrder{Payer: message.Payer, Payee: message.Payee,
+				AmountCentavos: message.AmountCentavos})
 	}
 	s.content.centavos = message.AmountCentavos
 	reason, err := reasonNumber(message.ReasonCode)
@@ -96,7 +99,8 @@ func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport
 	}
 	p.reported.reason, p.reported.settled = reason, message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	switch {
-	case p.reported.settled != (reason == 0) || !p.reported.settled && message.Status != pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
+	case p.reported.settled != (reason == 0) || !p.reported.settled &&
+		message.Status != pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
 		bad("has the status %v and the reason %q", message.Status, message.ReasonCode)
 	case p.reported.settled:
 	case p.id[0] == 'D' && (message.Payer != nil || message.Payee != nil):
@@ -118,7 +122,8 @@ func (j *Judge) judgeReport(p *payment, s *said) {
 		wrong("names another original or amount than the order")
 	case !p.reported.settled:
 	case p.content == (content{}):
-		j.add(WrongReturn, p.id.String(), "it settled, but no record of %s is its original %s", paymentsTopic, p.back.original)
+		j.add(WrongReturn, p.id.String(), "it settled, but no record of %s is its original %s", paymentsTopic,
+			p.back.original)
 	case !s.named || s.content != p.content:
 		wrong("does not name the original's payee and payer")
 	}
@@ -209,7 +214,9 @@ func (j *Judge) judgeRepeats() {
 		}
 	}
 	for writer, all := range spans {
-		slices.SortFunc(all, func(x, y span) int { return cmp.Or(cmp.Compare(x.to, y.to), cmp.Compare(x.from, y.from)) })
+		slices.SortFunc(all, func(x, y span) int {
+			return cmp.Or(cmp.Compare(x.to, y.to), cmp.Compare(x.from, y.from))
+		})
 		takeOvers, last := 0, int64(-1<<63)
 		for _, s := range all {
 			if s.from > last { // the latest take-over so far does not explain it
@@ -219,7 +226,8 @@ func (j *Judge) judgeRepeats() {
 		j.summary.TakeOvers = max(j.summary.TakeOvers, takeOvers)
 		lasted := time.Duration(last-all[0].from) * time.Millisecond
 		if most := takeOversMin + int(lasted/j.config.TakeOverInterval); takeOvers > most {
-			j.add(RepeatedReport, all[0].id.String(), "producer %d wrote %d reports again within %v, of this order and others: the engine would have lost partitions %d times and got them back, at most %d can be",
+			j.add(RepeatedReport, all[0].id.String(),
+				"producer %d wrote %d reports again within %v, of this order and others: the engine would have lost partitions %d times and got them back, at most %d can be",
 				writer, len(all), lasted, takeOvers, most)
 		}
 	}

@@ -65,7 +65,8 @@ func idIn(letter byte, t tb.Transfer) (id endToEndID, minutes uint64, err error)
 func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, flaws) {
 	m := message.ReturnOrder
 	var found flaws
-	ofPayment := message.EndToEndId != "" || message.Payer.SizeVT()+message.Payee.SizeVT() > 0 || message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != ""
+	ofPayment := message.EndToEndId != "" || message.Payer.SizeVT()+message.Payee.SizeVT() > 0 ||
+		message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != ""
 	found.note(ofPayment, codeMalformed, "return_order", "")
 	id, minutes, err := parseIDOf('D', m.ReturnId)
 	found.note(err != nil, codeBadID, "return_id", m.ReturnId)
@@ -80,9 +81,10 @@ func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, flaws
 	text := append(append(original[:], '/'), m.ReasonCode+"/"...)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
 	reason, _ := reasonNumber(m.ReasonCode) // it is one of returnReasons
-	return order{id: id, minutes: minutes, hash: binary.BigEndian.Uint64(sum[:]), acceptedMs: m.AcceptedAtUnixMs, back: &returnContent{
-		original: original, minutes: originalMinutes, centavos: m.AmountCentavos, reason: reason,
-	}}, nil
+	return order{id: id, minutes: minutes, hash: binary.BigEndian.Uint64(sum[:]), acceptedMs: m.AcceptedAtUnixMs,
+		back: &returnContent{
+			original: original, minutes: originalMinutes, centavos: m.AmountCentavos, reason: reason,
+		}}, nil
 }
 
 // original is what is kept about a payment for its returns.
@@ -154,14 +156,18 @@ func (j *Judge) takeMark(t tb.Transfer) {
 	}
 	of := paymentKey(id, minutes)
 	if p := j.payments[of]; j.whole && (err != nil || p == nil || p.id != id || j.originals[of] == nil) {
-		j.add(UnexplainedMoney, transferName(t), "the mark with code %d of a payment of which %s holds no return", t.Code, paymentsTopic)
+		j.add(UnexplainedMoney, transferName(t), "the mark with code %d of a payment of which %s holds no return",
+			t.Code, paymentsTopic)
 		return
 	}
 	names, ispb := userData(id, minutes)
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if err != nil || !idIsRight || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(bankNamed(id)) || credit != reserveOf(bankNamed(id)) ||
+	if err != nil || !idIsRight || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(bankNamed(id)) ||
+		credit != reserveOf(bankNamed(id)) ||
 		fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
-		j.add(WrongTransfer, id.String(), "its mark with code %d has the wrong id %x, moves %s centavos from %s to %s with flags %#x, or names another payment", t.Code, t.ID.Bytes(), decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
+		j.add(WrongTransfer, id.String(),
+			"its mark with code %d has the wrong id %x, moves %s centavos from %s to %s with flags %#x, or names another payment",
+			t.Code, t.ID.Bytes(), decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
 	}
 	if t.Code == codeReturned && j.whole {
 		j.original(of).marked = true
@@ -174,7 +180,8 @@ func (j *Judge) judgeSlot(p *payment) {
 		return
 	}
 	if !j.original(p.back.key()).marked {
-		j.add(NoMark, p.id.String(), "it is held, but its original %s has no mark, so nobody looks for its returns", p.back.original)
+		j.add(NoMark, p.id.String(), "it is held, but its original %s has no mark, so nobody looks for its returns",
+			p.back.original)
 	}
 	if _, burnt := j.burnt[p.slot]; burnt {
 		j.add(WrongTransfer, p.id.String(), "it is held in a slot of %s that is marked as burnt", p.back.original)
@@ -206,7 +213,8 @@ func (j *Judge) judgeSettledReturn(p *payment) {
 
 // tooOld reports whether a return was accepted too long after its original settled.
 func (p *payment) tooOld() bool {
-	return p.acceptedMs > 0 && uint64(p.acceptedMs)*uint64(time.Millisecond) > p.original.when()+returnDaysMax*nanosecondsDay
+	return p.acceptedMs > 0 &&
+		uint64(p.acceptedMs)*uint64(time.Millisecond) > p.original.when()+returnDaysMax*nanosecondsDay
 }
 
 // byReceiver reports whether a return is from the PSP that received its original.

@@ -66,9 +66,11 @@ func (h *history) giveBack(order int, centavos uint64) *giver {
 	original, err := pix.ParseEndToEndID(o.EndToEndId)
 	kit.Must(h.t, err)
 	payment := pix.Content{Payer: accountIn(o.Payer), Payee: accountIn(o.Payee), AmountCentavos: o.AmountCentavos}
-	g := &giver{h, pix.NewReturnID(payment.Payee.ISPB, h.now, h.random), pix.ReturnContent{Original: original, AmountCentavos: centavos, Reason: pix.ReturnReasons[0]}, payment, nil}
+	g := &giver{h, pix.NewReturnID(payment.Payee.ISPB, h.now, h.random),
+		pix.ReturnContent{Original: original, AmountCentavos: centavos, Reason: pix.ReturnReasons[0]}, payment, nil}
 	g.message = &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
-		ReturnId: g.id.String(), OriginalEndToEndId: original.String(), AmountCentavos: centavos, ReasonCode: g.content.Reason.String(), AcceptedAtUnixMs: h.now.UnixMilli(),
+		ReturnId: g.id.String(), OriginalEndToEndId: original.String(), AmountCentavos: centavos,
+		ReasonCode: g.content.Reason.String(), AcceptedAtUnixMs: h.now.UnixMilli(),
 	}}
 	g.append()
 	return g
@@ -83,7 +85,8 @@ func (h *history) unsaid(order int) *giver {
 
 func (g *giver) append() {
 	key := g.message.ReturnOrder.OriginalEndToEndId
-	g.h.orders = append(g.h.orders, Record{Offset: int64(len(g.h.orders)), Time: g.h.now, Key: []byte(key), Value: encode(g.h.t, g.message)})
+	g.h.orders = append(g.h.orders,
+		Record{Offset: int64(len(g.h.orders)), Time: g.h.now, Key: []byte(key), Value: encode(g.h.t, g.message)})
 }
 
 // write keeps a chain as the ledger does: a resolution takes from its pending what it leaves out.
@@ -91,8 +94,10 @@ func (h *history) write(chain []tb.Transfer) {
 	for _, t := range chain {
 		if t.PendingID != (tb.Uint128{}) {
 			pending := *h.find(fromTigerBeetle(t.PendingID))
-			t.DebitAccountID, t.CreditAccountID, t.Amount = pending.DebitAccountID, pending.CreditAccountID, pending.Amount
-			t.UserData128, t.UserData64, t.Ledger, t.Code = pending.UserData128, pending.UserData64, pending.Ledger, pending.Code
+			t.DebitAccountID, t.CreditAccountID, t.Amount = pending.DebitAccountID, pending.CreditAccountID,
+				pending.Amount
+			t.UserData128, t.UserData64, t.Ledger, t.Code = pending.UserData128, pending.UserData64, pending.Ledger,
+				pending.Code
 			if t.UserData32 == 0 {
 				t.UserData32 = pending.UserData32
 			}
@@ -146,17 +151,21 @@ func (g *giver) receipt(reason string, payerKnown bool) {
 
 func (g *giver) report(reason string) {
 	report := &pixv1.SettlementReport{
-		EndToEndId: g.id.String(), OriginalEndToEndId: g.content.Original.String(), AmountCentavos: g.content.AmountCentavos,
-		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: reason,
+		EndToEndId: g.id.String(), OriginalEndToEndId: g.content.Original.String(),
+		AmountCentavos: g.content.AmountCentavos,
+		Status:         pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: reason,
 	}
 	if reason == "" {
-		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, accountMessage(g.payment.Payee), accountMessage(g.payment.Payer)
+		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
+			accountMessage(g.payment.Payee), accountMessage(g.payment.Payer)
 	}
 	g.h.appendReport(report)
 }
 
 func (g *giver) dropReports() {
-	g.h.reports = slices.DeleteFunc(g.h.reports, func(r Record) bool { return strings.Contains(string(r.Value), g.id.String()) })
+	g.h.reports = slices.DeleteFunc(g.h.reports, func(r Record) bool {
+		return strings.Contains(string(r.Value), g.id.String())
+	})
 }
 
 func (g *giver) drop(ids ...tb.Uint128) {
@@ -169,7 +178,8 @@ func TestCleanReturnsPass(t *testing.T) {
 	h := withReturns(t)
 	verdict := h.finds("clean", "", 0)
 	s := verdict.Summary
-	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != moneyOf(550) || total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
+	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != moneyOf(550) ||
+		total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
 		t.Fatalf("%+v", s)
 	}
 	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments and 4 returns, ") {
@@ -216,7 +226,8 @@ func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
 		reason  string
 		asked   bool // a payment waits for the original's bank
 		isRight bool
-	}{{"LQ04", false, true}, {"LQ01", false, false}, {"AM04", false, false}, {"AM09", false, false}, {"LQ02", false, false}, {"LQ02", true, true}} {
+	}{{"LQ04", false, true}, {"LQ01", false, false}, {"AM04", false, false}, {"AM09", false, false},
+		{"LQ02", false, false}, {"LQ02", true, true}} {
 		h := withReturns(t)
 		h.now = h.now.Add(2 * time.Minute) // no bank is asked any more
 		g := h.unsaid(settledOrder)
@@ -230,7 +241,8 @@ func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
 		g.receipt(pix.MustReason(c.reason).String(), true)
 		g.report(c.reason)
 		verdict := h.audit()
-		if found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]; verdict.Clean != c.isRight || !c.isRight && (verdict.FindingCount != 1 || found != 1) {
+		if found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]; verdict.Clean != c.isRight ||
+			!c.isRight && (verdict.FindingCount != 1 || found != 1) {
 			t.Errorf("%s, asked %t: %+v", c.reason, c.asked, verdict.Findings)
 		}
 	}

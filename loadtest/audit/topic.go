@@ -110,14 +110,16 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 		Take: func(_ string, record Record) { take(record) },
 		Gone: func(_ string, from int64, record Record) error {
 			if gone == nil {
-				return fmt.Errorf("%s: partition %d: the records from offset %d to %d are gone", topic, record.Partition, from, record.Offset-1)
+				return fmt.Errorf("%s: partition %d: the records from offset %d to %d are gone", topic,
+					record.Partition, from, record.Offset-1)
 			}
 			gone(record)
 			return nil
 		},
 		Failed: func(_ string, partition int32, err error) error {
 			var bomb *kgo.ErrDecompressTooLarge
-			if (topic == answersTopic || topic == questionsTopic) && errors.As(err, &bomb) { // no client can read it, so no engine has used it
+			// no client can read it, so no engine has used it
+			if (topic == answersTopic || topic == questionsTopic) && errors.As(err, &bomb) {
 				r.set(topic, partition, bomb.NextOffset)
 			}
 			failed = fmt.Errorf("partition %d, offset %d: %w", partition, r.next[topic][partition], err)
@@ -145,7 +147,9 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 			progressed, before = time.Now(), maps.Clone(from)
 		}
 		if stuck := time.Since(progressed); stuck > noProgressMax {
-			return errors.Join(fmt.Errorf("%s: no record for %v, but %d partitions are not read to their end; is the broker healthy?", topic, stuck.Round(time.Second), left), failed)
+			return errors.Join(fmt.Errorf(
+				"%s: no record for %v, but %d partitions are not read to their end; is the broker healthy?", topic,
+				stuck.Round(time.Second), left), failed)
 		}
 	}
 }

@@ -23,14 +23,17 @@ func fakeTopics(t *testing.T, partitions int32, names ...string) (*kfake.Cluster
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, names...))
 	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
-	opened, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, stream.Config{}.Behind)
+	opened, err := openTopics(
+		[]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())},
+		stream.Config{}.Behind)
 	kit.Must(t, err)
 	t.Cleanup(opened.close)
 	return cluster, opened
 }
 
 func produceOne(t *testing.T, client *kgo.Client, topic string, partition int32) {
-	kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: partition, Value: []byte("x")}).FirstErr())
+	kit.Must(t, client.ProduceSync(t.Context(),
+		&kgo.Record{Topic: topic, Partition: partition, Value: []byte("x")}).FirstErr())
 }
 
 // A fetch may hold records before a batch that no client can unpack: they are read, too.
@@ -45,7 +48,9 @@ func TestRecordsBeforeABombAreRead(t *testing.T) {
 	b, err := topics.boundsOf(t.Context(), answersTopic)
 	kit.Must(t, err)
 	var offsets []int64
-	err = topics.readAll(t.Context(), answersTopic, b, func(r Record) { offsets = append(offsets, r.Offset) }, nil, Unreadable)
+	err = topics.readAll(t.Context(), answersTopic, b, func(r Record) {
+		offsets = append(offsets, r.Offset)
+	}, nil, Unreadable)
 	if last := b.ends[answersTopic][0].Offset - 1; err != nil || !slices.Equal(offsets, []int64{0, last}) {
 		t.Errorf("read %v, %v: want the first and %d", offsets, err, last)
 	}
@@ -62,7 +67,9 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 		b, err := topics.boundsOf(t.Context(), answersTopic)
 		kit.Must(t, err)
 		b.starts[answersTopic][0] = kadm.ListedOffset{Topic: answersTopic} // as it was when the audit began
-		err = topics.readAll(t.Context(), answersTopic, b, func(r Record) { offsets = append(offsets, r.Offset) }, gone, nil)
+		err = topics.readAll(t.Context(), answersTopic, b, func(r Record) {
+			offsets = append(offsets, r.Offset)
+		}, gone, nil)
 		return offsets, err
 	}
 	leaps := 3
@@ -71,7 +78,8 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 		for i := range request.(*kmsg.FetchRequest).Topics {
 			for j := range request.(*kmsg.FetchRequest).Topics[i].Partitions {
 				of := &request.(*kmsg.FetchRequest).Topics[i].Partitions[j]
-				if request.(*kmsg.FetchRequest).MaxBytes > 2*stream.MessageBytesMax && leaps > 0 && of.FetchOffset < 7 { // of the reader, not of who looks
+				// of the reader, not of who looks
+				if request.(*kmsg.FetchRequest).MaxBytes > 2*stream.MessageBytesMax && leaps > 0 && of.FetchOffset < 7 {
 					leaps--
 					of.FetchOffset = 7
 				}
@@ -81,10 +89,13 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 	})
 	offsets, err := read(nil)
 	if err != nil || len(offsets) != count || offsets[0] != 0 || leaps != 0 || topics.leftOut != 3 {
-		t.Errorf("read %v, %v, fetched again %d times, and %d leaps are left: want every record once", offsets, err, topics.leftOut, leaps)
+		t.Errorf("read %v, %v, fetched again %d times, and %d leaps are left: want every record once", offsets, err,
+			topics.leftOut, leaps)
 	}
-	kit.Must(t, kit.ErrorOf(topics.admin.DeleteRecords(t.Context(), kadm.Offsets{answersTopic: {0: {Topic: answersTopic, At: 4}}})))
-	if offsets, err := read(nil); err == nil || !strings.Contains(err.Error(), "partition 0: the records from offset 0 to 3 are gone") {
+	kit.Must(t, kit.ErrorOf(
+		topics.admin.DeleteRecords(t.Context(), kadm.Offsets{answersTopic: {0: {Topic: answersTopic, At: 4}}})))
+	if offsets, err := read(nil); err == nil ||
+		!strings.Contains(err.Error(), "partition 0: the records from offset 0 to 3 are gone") {
 		t.Errorf("read %v, %v", offsets, err)
 	}
 	var first []int64
@@ -103,7 +114,9 @@ func TestAnAbortedOrderHidesNothingBehindIt(t *testing.T) {
 	defer aborted.Close()
 	kit.Must(t, aborted.BeginTransaction())
 	produceOne(t, aborted, paymentsTopic, 0)
-	kit.Must(t, kit.ErrorOf(hostile.Produce(t.Context(), topics.client, paymentsTopic, 0, hostile.Garbage(time.Now().UnixMilli()).Encode())))
+	kit.Must(t, kit.ErrorOf(
+		hostile.Produce(t.Context(), topics.client, paymentsTopic, 0,
+			hostile.Garbage(time.Now().UnixMilli()).Encode())))
 	kit.Must(t, aborted.EndTransaction(t.Context(), kgo.TryAbort))
 	produceOne(t, topics.client, paymentsTopic, 0)
 	b, err := topics.boundsOf(t.Context(), paymentsTopic)
@@ -116,7 +129,9 @@ func TestAnAbortedOrderHidesNothingBehindIt(t *testing.T) {
 		next, aborted, err := topics.unreadable(t.Context(), topics.client, paymentsTopic, 0, 1)
 		return next, err == nil && !aborted
 	}
-	if err := topics.readAll(t.Context(), paymentsTopic, b, func(r Record) { offsets = append(offsets, r.Offset) }, nil, passSaid(said)); err != nil || !slices.Equal(offsets, []int64{b.ends[paymentsTopic][0].Offset - 1}) {
+	if err := topics.readAll(t.Context(), paymentsTopic, b, func(r Record) {
+		offsets = append(offsets, r.Offset)
+	}, nil, passSaid(said)); err != nil || !slices.Equal(offsets, []int64{b.ends[paymentsTopic][0].Offset - 1}) {
 		t.Errorf("read %v, %v: want the last one", offsets, err)
 	}
 }

@@ -21,36 +21,45 @@ type Verdict struct {
 
 // Summary counts what the audit read.
 type Summary struct {
-	Orders           int            `json:"orders"`
-	Payments         int            `json:"payments"`
-	Settled          int            `json:"settled"`
-	SettledCentavos  money          `json:"settled_centavos"`
-	Rejected         map[string]int `json:"rejected"`                 // by reason
-	DeadLetters      map[string]int `json:"dead_letters"`             // by reason
-	Answered         int            `json:"answered"`                 // outcomes with the sealed word of the payee's bank
-	AnswersGone      int            `json:"answers_gone"`             // outcomes as old as the oldest response that is left: not checked
-	AnswersUnread    string         `json:"answers_unread,omitempty"` // why responses could not be read: nothing was checked by them
+	Orders          int            `json:"orders"`
+	Payments        int            `json:"payments"`
+	Settled         int            `json:"settled"`
+	SettledCentavos money          `json:"settled_centavos"`
+	Rejected        map[string]int `json:"rejected"`     // by reason
+	DeadLetters     map[string]int `json:"dead_letters"` // by reason
+	// outcomes with the sealed word of the payee's bank
+	Answered int `json:"answered"`
+	// outcomes as old as the oldest response that is left: not checked
+	AnswersGone int `json:"answers_gone"`
+	// why responses could not be read: nothing was checked by them
+	AnswersUnread    string         `json:"answers_unread,omitempty"`
 	Returns          int            `json:"returns"`
 	Returned         int            `json:"returned"`
 	ReturnedCentavos money          `json:"returned_centavos"`
 	ReturnsRejected  map[string]int `json:"returns_rejected"` // by reason
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
-	Requests         int            `json:"requests"`                  // questions to banks that the topic still keeps
-	TrialRequests    int            `json:"trial_requests,omitempty"`  // of loadtest conform, about no payment: not checked
-	RequestsGone     int            `json:"requests_gone"`             // outcomes whose question is older than the oldest that is left: not checked
-	RequestsUnread   string         `json:"requests_unread,omitempty"` // why they could not be read: nothing was checked by them
-	TakeOvers        int            `json:"take_overs"`                // that repeated reports prove of one engine, at least
-	Waited           int            `json:"waited"`                    // payments that waited for their deadline
-	WaitedOnTime     int            `json:"waited_on_time"`            // of these, ended within 2 s
-	ReasonsChecked   map[string]int `json:"reasons_checked"`           // refusals that follow from order and ledger
-	ReasonsUnchecked map[string]int `json:"reasons_unchecked"`         // refusals that only the engine's settings or queues explain
-	Acts             map[string]int `json:"acts"`                      // of the register, by kind
-	Capped           int            `json:"capped"`                    // payments held with leg 4
-	LeftOut          int            `json:"left_out,omitempty"`        // times that the Kafka client left records out, and they were fetched again
-	Transfers        int            `json:"transfers"`
-	Accounts         int            `json:"accounts"`
-	IssuanceCentavos money          `json:"issuance_centavos"`
+	Requests         int            `json:"requests"` // questions to banks that the topic still keeps
+	// of loadtest conform, about no payment: not checked
+	TrialRequests int `json:"trial_requests,omitempty"`
+	// outcomes whose question is older than the oldest that is left: not checked
+	RequestsGone int `json:"requests_gone"`
+	// why they could not be read: nothing was checked by them
+	RequestsUnread string `json:"requests_unread,omitempty"`
+	// that repeated reports prove of one engine, at least
+	TakeOvers      int            `json:"take_overs"`
+	Waited         int            `json:"waited"`          // payments that waited for their deadline
+	WaitedOnTime   int            `json:"waited_on_time"`  // of these, ended within 2 s
+	ReasonsChecked map[string]int `json:"reasons_checked"` // refusals that follow from order and ledger
+	// refusals that only the engine's settings or queues explain
+	ReasonsUnchecked map[string]int `json:"reasons_unchecked"`
+	Acts             map[string]int `json:"acts"`   // of the register, by kind
+	Capped           int            `json:"capped"` // payments held with leg 4
+	// times that the Kafka client left records out, and they were fetched again
+	LeftOut          int   `json:"left_out,omitempty"`
+	Transfers        int   `json:"transfers"`
+	Accounts         int   `json:"accounts"`
+	IssuanceCentavos money `json:"issuance_centavos"`
 }
 
 // Unread says which topics could not be read, so that a verdict about them is missing.
@@ -74,18 +83,23 @@ func (v Verdict) Write(w io.Writer) {
 	}
 	line(true, "read    %d orders, %d transfers, %d accounts", s.Orders, s.Transfers, s.Accounts)
 	line(true, "payments %d: settled %d (%v centavos), rejected %d%s; dead letters %d%s",
-		s.Payments, s.Settled, s.SettledCentavos, total(s.Rejected), byReason(s.Rejected), total(s.DeadLetters), byReason(s.DeadLetters))
+		s.Payments, s.Settled, s.SettledCentavos, total(s.Rejected), byReason(s.Rejected), total(s.DeadLetters),
+		byReason(s.DeadLetters))
 	line(s.Returns > 0, "returns %d: settled %d (%v centavos), rejected %d%s",
 		s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
 	checked := total(s.ReasonsChecked)
-	line(checked > 0, "refused %d without a bank's word, for reasons that follow from order and ledger%s", checked, byReason(s.ReasonsChecked))
-	line(s.Waited > 0, "waited  %d for their deadline, %d of them ended within %v after it", s.Waited, s.WaitedOnTime, lateAfter)
-	line(s.Requests > 0, "requests %d to banks are left in the topic: each is about its payment, or listed below", s.Requests)
+	line(checked > 0, "refused %d without a bank's word, for reasons that follow from order and ledger%s", checked,
+		byReason(s.ReasonsChecked))
+	line(s.Waited > 0, "waited  %d for their deadline, %d of them ended within %v after it", s.Waited,
+		s.WaitedOnTime, lateAfter)
+	line(s.Requests > 0, "requests %d to banks are left in the topic: each is about its payment, or listed below",
+		s.Requests)
 	line(s.Answered > 0, "responses %d outcomes have the sealed word of the payee's bank", s.Answered)
 	line(true, "repeated %d orders, %d reports (each equal to the first, or listed below); the repeated reports prove %d take-overs of one engine, at least",
 		s.RepeatedOrders, s.RepeatedReports, s.TakeOvers)
 	acts := total(s.Acts)
-	line(acts > 0, "acts    %d, replayed in the order of the ledger%s; %d payments count toward a cap on outflow", acts, byReason(s.Acts), s.Capped)
+	line(acts > 0, "acts    %d, replayed in the order of the ledger%s; %d payments count toward a cap on outflow", acts,
+		byReason(s.Acts), s.Capped)
 	line(s.LeftOut > 0, "Kafka   %d times the client left records out: they were fetched again", s.LeftOut)
 	line(true, "money   %v centavos issued", s.IssuanceCentavos)
 	for _, problem := range s.Unread() {
@@ -127,7 +141,8 @@ func (v Verdict) unchecked() string {
 		{s.RequestsUnread != "", "requests to banks"},
 		{s.RequestsUnread == "" && s.RequestsGone > 0, fmt.Sprintf("%d requests that are gone", s.RequestsGone)},
 		{s.TrialRequests > 0, fmt.Sprintf("%d requests of loadtest conform", s.TrialRequests)},
-		{total(s.ReasonsUnchecked) > 0, fmt.Sprintf("the reasons of %d refusals%s", total(s.ReasonsUnchecked), byReason(s.ReasonsUnchecked))},
+		{total(s.ReasonsUnchecked) > 0,
+			fmt.Sprintf("the reasons of %d refusals%s", total(s.ReasonsUnchecked), byReason(s.ReasonsUnchecked))},
 	} {
 		if part.is {
 			text += ", " + part.says
@@ -140,7 +155,8 @@ func (v Verdict) String() string {
 	s := v.Summary
 	if !v.Clean {
 		kinds := slices.Sorted(maps.Keys(v.ByKind))
-		return fmt.Sprintf("AUDIT FAILED: %d findings in %d payments: %s", v.FindingCount, s.Payments, strings.Join(kinds, ", "))
+		return fmt.Sprintf("AUDIT FAILED: %d findings in %d payments: %s", v.FindingCount, s.Payments,
+			strings.Join(kinds, ", "))
 	}
 	what, source := fmt.Sprintf("%d payments", s.Payments), "funded"
 	if s.Returns > 0 {
@@ -149,7 +165,8 @@ func (v Verdict) String() string {
 	if acts := total(s.Acts); acts > 0 {
 		what, source = what+fmt.Sprintf(" under %d acts", acts), "funded or of an act"
 	}
-	return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is %s and where the reports put it%s", what, source, v.unchecked())
+	return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is %s and where the reports put it%s",
+		what, source, v.unchecked())
 }
 
 func total(counts map[string]int) (sum int) {

@@ -37,7 +37,8 @@ const bareReady = "ready"
 func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses string) error {
 	kafka := stream.Config{Brokers: []string{kafkaAddress}}
 	if role == "bank" {
-		return hop{from: stream.AuthorizationRequests, to: stream.AuthorizationResponses, take: accept}.run(ctx, kafka, nil)
+		return hop{from: stream.AuthorizationRequests, to: stream.AuthorizationResponses,
+			take: accept}.run(ctx, kafka, nil)
 	}
 	client, err := connect(ledger.Config{Addresses: strings.Split(ledgerAddresses, ",")})
 	if err != nil {
@@ -68,8 +69,11 @@ type hop struct {
 func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Client) error {
 	var ready sync.Once
 	consumer, err := kafka.Client(kgo.ClientID("bare"), kgo.ConsumerGroup("bare-"+h.from), kgo.ConsumeTopics(h.from),
-		kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax), kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { ready.Do(func() { fmt.Println(bareReady) }) }))
+		kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {
+			ready.Do(func() { fmt.Println(bareReady) })
+		}))
 	if err != nil {
 		return err
 	}
@@ -116,8 +120,10 @@ func holds(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Trans
 			return nil, nil, err
 		}
 		open.Store(order.EndToEndId, order)
-		content := pix.Content{Payer: accountOf(order.Payer), Payee: accountOf(order.Payee), AmountCentavos: order.AmountCentavos}
-		return &pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos},
+		content := pix.Content{Payer: accountOf(order.Payer), Payee: accountOf(order.Payee),
+			AmountCentavos: order.AmountCentavos}
+		return &pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee,
+				AmountCentavos: order.AmountCentavos},
 			ledger.AppendReserve(transfers, id, content, 60), nil
 	}
 }
@@ -128,7 +134,8 @@ func accept(r *kgo.Record, _ []tb.Transfer) (message, []tb.Transfer, error) {
 	if err := question.UnmarshalVT(r.Value); err != nil {
 		return nil, nil, err
 	}
-	return &pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}, nil, nil
+	return &pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb,
+		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}, nil, nil
 }
 
 // posts posts what is answered, and reports it.
@@ -143,8 +150,10 @@ func posts(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Trans
 			return nil, transfers, nil // answered before
 		}
 		order := found.(*pixv1.PaymentOrder)
-		return &pixv1.SettlementReport{EndToEndId: order.EndToEndId, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
-			Payer: order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos}, ledger.AppendPost(transfers, id, order.Payer.Ispb == order.Payee.Ispb), nil
+		return &pixv1.SettlementReport{EndToEndId: order.EndToEndId,
+				Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
+				Payer:  order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos},
+			ledger.AppendPost(transfers, id, order.Payer.Ispb == order.Payee.Ispb), nil
 	}
 }
 
@@ -167,14 +176,17 @@ func (m *session) startBare(ctx context.Context) (processes []meter.Process, err
 		if err != nil {
 			return nil, err
 		}
-		processes = append(processes, meter.Process{Name: map[string]string{"engine": "engine-bare", "bank": stack.Simulator}[role], PID: process.Pid})
+		processes = append(processes,
+			meter.Process{Name: map[string]string{"engine": "engine-bare", "bank": stack.Simulator}[role],
+				PID: process.Pid})
 	}
 	return processes, nil
 }
 
 // startRole starts a process of the bare pipeline, and returns when all of its hops have their partitions.
 func (m *session) startRole(ctx context.Context, role string) (*os.Process, error) {
-	command := exec.CommandContext(ctx, filepath.Join(m.BinDir, "loadtest"), "bare", role, m.KafkaAddress(), m.TigerBeetleAddresses())
+	command := exec.CommandContext(ctx, filepath.Join(m.BinDir, "loadtest"), "bare", role, m.KafkaAddress(),
+		m.TigerBeetleAddresses())
 	command.Env, command.Stderr = append(os.Environ(), "GOGC=400"), os.Stderr
 	output, err := command.StdoutPipe()
 	if err == nil {

@@ -63,7 +63,9 @@ const (
 // room for the largest row, Measure returns nil, so that no earlier result is overwritten.
 func Measure(ctx context.Context, config Config) (*Result, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
-	r := &Result{StartedAt: time.Now().UTC(), Hardware: meter.Hardware() + ", everything on it, load generator included", Settings: config.settings(), Passes: config.Passes}
+	r := &Result{StartedAt: time.Now().UTC(),
+		Hardware: meter.Hardware() + ", everything on it, load generator included", Settings: config.settings(),
+		Passes: config.Passes}
 	rows := config.rows()
 	most := row{}
 	for _, row := range rows {
@@ -79,7 +81,8 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 	for pass := range config.Passes {
 		of := references{ceiling: map[time.Duration]float64{}}
 		for i, row := range rows {
-			fmt.Fprintf(config.Log, "pass %d of %d: %s: %s payments\n", pass+1, config.Passes, row.name, pix.Thousands(row.payments))
+			fmt.Fprintf(config.Log, "pass %d of %d: %s: %s payments\n", pass+1, config.Passes, row.name,
+				pix.Thousands(row.payments))
 			run, err := config.measure(ctx, row)
 			if err != nil {
 				err = fmt.Errorf("%s: %w", row.name, err)
@@ -148,7 +151,8 @@ func (c Config) roomFor(r row) error {
 		needed *= 3
 	}
 	if free < needed {
-		return fmt.Errorf("%s has %d GB of room, but %s payments (%s) need %d GB: free some, or use fewer payments", c.Dir, free/1e9, pix.Thousands(r.payments), r.name, needed/1e9)
+		return fmt.Errorf("%s has %d GB of room, but %s payments (%s) need %d GB: free some, or use fewer payments",
+			c.Dir, free/1e9, pix.Thousands(r.payments), r.name, needed/1e9)
 	}
 	return nil
 }
@@ -230,7 +234,8 @@ func (m *session) do(ctx context.Context) error {
 }
 
 func (m *session) stackConfig(far *distance) stack.Config {
-	people := []string{fmt.Sprint("SANDBOX_BANKS=", m.population.Banks), fmt.Sprint("SANDBOX_CUSTOMERS=", m.population.Customers)}
+	people := []string{fmt.Sprint("SANDBOX_BANKS=", m.population.Banks),
+		fmt.Sprint("SANDBOX_CUSTOMERS=", m.population.Customers)}
 	env := environment{stack.Bootstrap: people, stack.Room: slices.Clone(people)}
 	for _, more := range []environment{m.Environment, m.env} {
 		for process, variables := range more {
@@ -238,7 +243,8 @@ func (m *session) stackConfig(far *distance) stack.Config {
 		}
 	}
 	config := stack.Config{
-		Dir: m.Dir, BinDir: m.BinDir, Ports: stack.FreePorts, Engines: m.Engines, CacheGrid: cacheGrid, Kafka: m.kafka, Env: env,
+		Dir: m.Dir, BinDir: m.BinDir, Ports: stack.FreePorts, Engines: m.Engines, CacheGrid: cacheGrid,
+		Kafka: m.kafka, Env: env,
 		Room: m.Room || m.does == rest, Archive: m.Archive || m.does == rest,
 		LedgerReserve: int64(m.payments) * bytesPerPayment, LedgerCore: !m.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
@@ -274,7 +280,8 @@ func (m *session) costs(payments int) {
 
 func (c Config) settings() string {
 	text := fmt.Sprintf("TigerBeetle %s, %s; as shipped but for what a row says: embedded broker without fsync, %d engines, %s of cache for TigerBeetle, its file reserved for the payments of the run, a processor of its own for it, %d PSPs, %s customers, payments of the mix %s, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
-		tigerbeetle.Version, runtime.Version(), c.Engines, cacheGrid, c.Population.Banks, pix.Thousands(c.Population.Customers), c.Mix, pix.Thousands(outstandingMax))
+		tigerbeetle.Version, runtime.Version(), c.Engines, cacheGrid, c.Population.Banks,
+		pix.Thousands(c.Population.Customers), c.Mix, pix.Thousands(outstandingMax))
 	for _, process := range slices.Sorted(maps.Keys(c.Environment)) {
 		text += fmt.Sprintf("; %s %s", process, strings.Join(c.Environment[process], " "))
 	}

@@ -18,7 +18,9 @@ import (
 )
 
 var everything = Config{
-	Parts: AllParts(), Payments: 1_000_000, Engines: 1, Mix: "settling", Rates: []int{1000, 20_000}, RateDuration: 30 * time.Second, OverloadPayments: 800_000, Population: sandbox.Population{Banks: 5, Customers: 5000},
+	Parts: AllParts(), Payments: 1_000_000, Engines: 1, Mix: "settling", Rates: []int{1000, 20_000},
+	RateDuration: 30 * time.Second, OverloadPayments: 800_000,
+	Population: sandbox.Population{Banks: 5, Customers: 5000},
 }
 
 func TestRatesOfEqualParts(t *testing.T) {
@@ -97,8 +99,10 @@ func TestComparisonTellsChangesFromNoise(t *testing.T) {
 		{"faster", []float64{2000, 2020, 2040}, "better by 100 %", false},
 	} {
 		var text bytes.Buffer
-		err := (&Result{Rows: []Row{runs("maximum", test.rates...), runs("new", 1)}}).WriteComparison(&text, earlier, 0.1)
-		if !strings.Contains(text.String(), test.holds) || !strings.Contains(text.String(), "1 rows") || (err != nil) != test.fails {
+		err := (&Result{Rows: []Row{runs("maximum", test.rates...), runs("new", 1)}}).WriteComparison(&text,
+			earlier, 0.1)
+		if !strings.Contains(text.String(), test.holds) || !strings.Contains(text.String(), "1 rows") ||
+			(err != nil) != test.fails {
 			t.Errorf("%s: the error is %v, the text %s", test.name, err, &text)
 		}
 	}
@@ -108,10 +112,12 @@ func TestComparisonTellsChangesFromNoise(t *testing.T) {
 }
 
 func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
-	r := &Result{Rows: []Row{runs("maximum", 30_000, 10_000, 20_000.7), {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
+	r := &Result{Rows: []Row{runs("maximum", 30_000, 10_000, 20_000.7),
+		{Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
 	var text bytes.Buffer
 	r.Write(&text)
-	kit.Holds(t, text.String(), "20001", "least", "10000", "most", "30000", "broken: INVALID, no figure", "INVALID broken: <the audit failed>")
+	kit.Holds(t, text.String(), "20001", "least", "10000", "most", "30000", "broken: INVALID, no figure",
+		"INVALID broken: <the audit failed>")
 	i := slices.Index(columns, "engines")
 	for _, table := range r.Tables() {
 		if strings.HasPrefix(table.Title, "CPU") && table.Rows[0][i+1] != "10.0" {
@@ -125,7 +131,9 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 	if !bytes.Contains(html, []byte("20,001/s")) || bytes.Contains(html, []byte("20,000")) {
 		t.Error("20,000.7/s must be 20,001 in every place")
 	}
-	if !bytes.Contains(html, []byte("&lt;the audit failed&gt;")) || bytes.Contains(html, []byte("src=")) || bytes.Contains(html, []byte("href=")) || bytes.Contains(html, []byte("NaN")) || bytes.Contains(html, []byte("ZgotmplZ")) {
+	if !bytes.Contains(html, []byte("&lt;the audit failed&gt;")) || bytes.Contains(html, []byte("src=")) ||
+		bytes.Contains(html, []byte("href=")) || bytes.Contains(html, []byte("NaN")) ||
+		bytes.Contains(html, []byte("ZgotmplZ")) {
 		t.Error("the report must say what failed, refer to nothing outside, and hold numbers only")
 	}
 }
@@ -133,8 +141,11 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 // A stored result prints the same tables, and stays small enough to read.
 func TestStoredResultPrintsTheSame(t *testing.T) {
 	row := runs("maximum", 20_000.25, 30_000.75)
-	row.add(&Run{verdict: "AUDIT CLEAN: {[1, 2]}", figures: map[figure]float64{perSecond: 25_000, {runFigures, "busy_share_before"}: 0.25, {hopMeanFigures, "queue"}: 1.25}})
-	want := &Result{Hardware: "2 × a processor", Settings: "as shipped", Passes: 3, Rows: []Row{row, {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
+	row.add(&Run{verdict: "AUDIT CLEAN: {[1, 2]}",
+		figures: map[figure]float64{perSecond: 25_000, {runFigures, "busy_share_before"}: 0.25,
+			{hopMeanFigures, "queue"}: 1.25}})
+	want := &Result{Hardware: "2 × a processor", Settings: "as shipped", Passes: 3,
+		Rows: []Row{row, {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
 	path := filepath.Join(t.TempDir(), "result.json")
 	kit.Must(t, report.WriteJSON(path, want))
 	got, err := Read(path)

@@ -31,7 +31,8 @@ func create(client tigerbeetle.Client, transfers []tb.Transfer) error {
 			return err
 		}
 		if len(refused) > 0 {
-			return fmt.Errorf("%d of %d transfers were refused, the first with %s", len(refused), len(request), refused[0].Result)
+			return fmt.Errorf("%d of %d transfers were refused, the first with %s", len(refused), len(request),
+				refused[0].Result)
 		}
 	}
 	return nil
@@ -104,7 +105,8 @@ func (m *session) makePhases(batches chan<- phases) {
 		for range min(chainsPerRequest, left) {
 			payer := random.IntN(m.population.Customers)
 			payee := (payer + 1 + random.IntN(m.population.Banks-1)) % m.population.Customers // at another bank
-			content := pix.Content{Payer: m.population.Customer(payer), Payee: m.population.Customer(payee), AmountCentavos: 1}
+			content := pix.Content{Payer: m.population.Customer(payer), Payee: m.population.Customer(payee),
+				AmountCentavos: 1}
 			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 			batch.holds = ledger.AppendReserve(batch.holds, id, content, 60)
 			batch.posts = ledger.AppendPost(batch.posts, id, false)

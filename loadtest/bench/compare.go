@@ -49,7 +49,8 @@ func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64)
 	if rows == 0 {
 		return errors.New("the two results have no row in common")
 	}
-	table.Title = fmt.Sprintf("Against the result of %s, %d rows", earlier.StartedAt.UTC().Format("2006-01-02 15:04 UTC"), rows)
+	table.Title = fmt.Sprintf("Against the result of %s, %d rows",
+		earlier.StartedAt.UTC().Format("2006-01-02 15:04 UTC"), rows)
 	table.Write(w)
 	if len(table.Rows) == 0 {
 		fmt.Fprintln(w, "nothing has changed")

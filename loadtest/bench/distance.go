@@ -21,7 +21,8 @@ type distance struct {
 // via is for stack.Config.Via.
 func (d *distance) via(process, server, address string) (string, error) {
 	near := server == stack.Broker && process != stack.Simulator ||
-		strings.HasPrefix(server, stack.TigerBeetle) && server == firstReplica && !strings.HasPrefix(process, stack.TigerBeetle)
+		strings.HasPrefix(server, stack.TigerBeetle) && server == firstReplica &&
+			!strings.HasPrefix(process, stack.TigerBeetle)
 	if near {
 		return address, nil
 	}

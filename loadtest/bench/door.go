@@ -26,7 +26,8 @@ import (
 
 const (
 	doorConnections = 64 // each with one request at a time
-	// doorPayments are sent at once. The API accepts them faster than they settle, and more would wait past their deadline.
+	// doorPayments are sent at once. The API accepts them faster than they settle, and more would wait past their
+	// deadline.
 	doorPayments = 200_000
 	batchLines   = 500
 	// batchesAtOnce is below BATCHES_MAX.
@@ -53,7 +54,8 @@ func read(ispb pix.ISPB, path, text string) call {
 func (c call) by(ctx context.Context, callers *load.Callers) error {
 	answer, err := callers.Ask(ctx, c.method, c.path, string(c.ispb), c.body, c.status)
 	if n := bytes.Count(answer, []byte(c.text)); err == nil && n != c.times {
-		err = fmt.Errorf("%s %s: the response holds %s %d times, not %d: %.500s", c.method, c.path, c.text, n, c.times, answer)
+		err = fmt.Errorf("%s %s: the response holds %s %d times, not %d: %.500s", c.method, c.path, c.text, n,
+			c.times, answer)
 	}
 	return err
 }
@@ -83,7 +85,8 @@ func orders(population sandbox.Population, n int) ([]*pixv1.PaymentOrder, error)
 	start, all := time.Now(), make([]*pixv1.PaymentOrder, n)
 	for i, c := range weights.Schedule(n, random) {
 		all[i] = &pixv1.PaymentOrder{}
-		if err := all[i].UnmarshalVT(generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond)).First.Value); err != nil {
+		if err := all[i].UnmarshalVT(
+			generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond)).First.Value); err != nil {
 			return nil, err
 		}
 	}
@@ -195,7 +198,8 @@ func (m *session) frontDoor(ctx context.Context) error {
 		return err
 	}
 	if verdict.Summary.Settled != m.payments || verdict.Summary.Payments != m.payments {
-		return fmt.Errorf("the run is not valid: %d payments were accepted, the audit found %d, of which %d settled", m.payments, verdict.Summary.Payments, verdict.Summary.Settled)
+		return fmt.Errorf("the run is not valid: %d payments were accepted, the audit found %d, of which %d settled",
+			m.payments, verdict.Summary.Payments, verdict.Summary.Settled)
 	}
 	if door.Count == 0 {
 		door.Count = got.requests
@@ -255,13 +259,15 @@ func (m *session) payAll(made []*pixv1.PaymentOrder, door *Door) (measuring, err
 func (m *session) readBalances(ctx context.Context) (calls, error) {
 	paying := make(chan error, 1)
 	go func() {
-		_, err := m.load(ctx, settling, load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1, FrontDoor: m.ProducerURL(), Keys: m.keys})
+		_, err := m.load(ctx, settling,
+			load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1, FrontDoor: m.ProducerURL(), Keys: m.keys})
 		paying <- err
 	}()
-	got, err := callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, m.population.Customers, func(i int) call {
-		customer := m.population.Customer(i)
-		return read(customer.ISPB, accountPath(customer), `"posted_centavos":`)
-	}))
+	got, err := callOver(ctx, m.callers, doorConnections,
+		anyFor(m.RateDuration, m.population.Customers, func(i int) call {
+			customer := m.population.Customer(i)
+			return read(customer.ISPB, accountPath(customer), `"posted_centavos":`)
+		}))
 	return got, errors.Join(<-paying, err)
 }
 

@@ -116,7 +116,8 @@ type offer struct {
 
 // newOffer prepares orders that must settle.
 func (m *session) newOffer() (*offer, error) {
-	o := &offer{callers: m.callers, random: rand.New(rand.NewPCG(3, 0)), latency: load.NewRecorder(), refusals: load.NewRecorder(), orders: map[string][]*pixv1.PaymentOrder{}}
+	o := &offer{callers: m.callers, random: rand.New(rand.NewPCG(3, 0)), latency: load.NewRecorder(),
+		refusals: load.NewRecorder(), orders: map[string][]*pixv1.PaymentOrder{}}
 	made, err := orders(m.population, offerTemplates)
 	if err != nil {
 		return nil, err
@@ -128,9 +129,11 @@ func (m *session) newOffer() (*offer, error) {
 		}
 		o.orders[bank] = append(o.orders[bank], order)
 	}
-	o.producer, err = kgo.NewClient(append(slices.Clip(m.options), kgo.ClientID("bench-writer"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
-		kgo.ProducerLinger(offerTick), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(offerBufferedMax))...)
+	o.producer, err = kgo.NewClient(
+		append(slices.Clip(m.options), kgo.ClientID("bench-writer"),
+			kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+			kgo.ProducerLinger(offerTick), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
+			kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(offerBufferedMax))...)
 	return o, err
 }
 
@@ -144,7 +147,8 @@ func (o *offer) begin(lasts time.Duration) {
 func (o *offer) next(n int, at time.Time) *pixv1.PaymentOrder {
 	of := o.orders[o.banks[n/batchLines%len(o.banks)]]
 	order := of[n%len(of)]
-	order.EndToEndId, order.AcceptedAtUnixMs = pix.NewEndToEndID(pix.ISPB(order.Payer.Ispb), at, o.random).String(), at.UnixMilli()
+	order.EndToEndId, order.AcceptedAtUnixMs = pix.NewEndToEndID(pix.ISPB(order.Payer.Ispb), at, o.random).String(),
+		at.UnixMilli()
 	return order
 }
 
@@ -284,7 +288,8 @@ func (o *offer) normalAfter(ctx context.Context, callers *load.Callers) (seconds
 			return first.Sub(began).Seconds(), accepted, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("the run is not valid: after %v payments still take more than %v", time.Since(began), normalWithin)
+	return 0, 0, fmt.Errorf("the run is not valid: after %v payments still take more than %v", time.Since(began),
+		normalWithin)
 }
 
 // sumUp takes what came of the load.
@@ -304,8 +309,10 @@ func (o *offer) sumUp(run *Run) {
 	run.setLatency(&latency)
 	run.set(perSecond.group, perSecond.name, float64(inTime)/lasted)
 	for name, value := range map[string]float64{
-		"offered": float64(o.offered.Load()) / lasted, "accepted": float64(o.accepted.Load()), "settled": float64(inTime + o.late), "refused": refused,
-		"refusal_us": 1000 * o.refusals.Latency("refusal").P50, "settled_beside_refusals": float64(beside) / float64(max(1, seconds)),
+		"offered": float64(o.offered.Load()) / lasted, "accepted": float64(o.accepted.Load()),
+		"settled": float64(inTime + o.late), "refused": refused,
+		"refusal_us":              1000 * o.refusals.Latency("refusal").P50,
+		"settled_beside_refusals": float64(beside) / float64(max(1, seconds)),
 	} {
 		run.set(overloadFigures, name, value)
 	}

@@ -33,7 +33,8 @@ func (m *session) load(ctx context.Context, mixName string, config load.Config) 
 	if err != nil {
 		return nil, err
 	}
-	config.Stream, config.Population, config.Mix, config.MixName, config.DrainTimeout = m.Kafka(), m.population, weights, mixName, reportsMax
+	config.Stream, config.Population, config.Mix, config.MixName, config.DrainTimeout = m.Kafka(), m.population,
+		weights, mixName, reportsMax
 	if config.OutstandingMax = 1_000_000; config.Rate == 0 {
 		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, cmp.Or(m.outstanding, outstandingMax)
 	}
@@ -132,7 +133,8 @@ func (m *session) sumUp(result *load.Result, counted meter.Engines) {
 	run.course, run.curve = result.PerSecond, curveOf(result.Curve)
 	run.set(offered.group, offered.name, float64(m.rate))
 	// A short run has no steady window, and where all is refused nothing settles.
-	run.set(perSecond.group, perSecond.name, cmp.Or(result.SteadyPerSecond, result.SettledPerSecond, float64(result.Rejected)/result.Seconds))
+	run.set(perSecond.group, perSecond.name,
+		cmp.Or(result.SteadyPerSecond, result.SettledPerSecond, float64(result.Rejected)/result.Seconds))
 	if m.part == growthPart {
 		for i, rate := range rates(result.PerSecond, m.Payments) {
 			run.set(growthFigures, fmt.Sprint(i+1), rate)
@@ -188,7 +190,8 @@ func (m *session) audit(ctx context.Context) (verdict audit.Verdict, err error) 
 		return verdict, err
 	}
 	verdict, err = audit.Run(ctx, audit.Config{
-		Kafka: m.options, Ledger: client, Secrets: secrets, Behind: m.Kafka().Behind, Wait: 70 * time.Second, Log: func(string, ...any) {},
+		Kafka: m.options, Ledger: client, Secrets: secrets, Behind: m.Kafka().Behind, Wait: 70 * time.Second,
+		Log: func(string, ...any) {},
 	})
 	if n := verdict.Summary.LeftOut; n > 0 {
 		fmt.Fprintf(m.Config.Log, "the audit's Kafka client left records out %d times: they were fetched again\n", n)

@@ -61,7 +61,8 @@ func (m *session) takeProfiles(ctx context.Context, url string, tops *strings.Bu
 		if err != nil {
 			return fmt.Errorf("cannot profile the engine: %w", err)
 		}
-		command := exec.CommandContext(ctx, "go", append(append([]string{"tool", "pprof", "-top"}, p.options...), file)...)
+		command := exec.CommandContext(ctx, "go",
+			append(append([]string{"tool", "pprof", "-top"}, p.options...), file)...)
 		command.Env = append(os.Environ(), "PPROF_TMPDIR="+m.Profiles)
 		top, err := command.Output()
 		if err != nil {

@@ -55,10 +55,13 @@ var floods = []struct {
 	{"statements of 1,000 lines", 64, func(r *reader) string { return r.account + "/statement?limit=1000" }},
 	{"statements of days", 4, func(r *reader) string { return r.day }},
 	{"balances", 64, func(r *reader) string {
-		return accountPath(r.population.Customer(r.bank + r.population.Banks*rand.IntN(r.population.Customers/r.population.Banks)))
+		return accountPath(r.population.Customer(
+			r.bank + r.population.Banks*rand.IntN(r.population.Customers/r.population.Banks)))
 	}},
 	{"participants", 64, func(r *reader) string { return "/v1/participants/" + string(r.ispb) }},
-	{"settlements from the start", 4, func(r *reader) string { return "/v1/settlements?from=start&participant=" + string(r.ispb) }},
+	{"settlements from the start", 4, func(r *reader) string {
+		return "/v1/settlements?from=start&participant=" + string(r.ispb)
+	}},
 }
 
 // read sends a flood until ctx ends. What is refused is tried again.
@@ -68,7 +71,8 @@ func (r *reader) read(ctx context.Context, flood int) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				lasts, cancel := context.WithTimeout(ctx, 5*time.Second) // a stream has no end
-				answer, err := r.doors[i%len(r.doors)].Send(lasts, http.MethodGet, floods[flood].path(r), string(r.ispb), nil)
+				answer, err := r.doors[i%len(r.doors)].Send(lasts, http.MethodGet, floods[flood].path(r),
+					string(r.ispb), nil)
 				cancel()
 				if r.requests.Add(1); err == nil && answer.Status == http.StatusTooManyRequests {
 					r.refusals.Add(1)
@@ -114,7 +118,8 @@ func (m *session) underReads(ctx context.Context) error {
 	var requests, refusals atomic.Int64
 	var readers []*reader
 	for bank := 1; bank < m.population.Banks; bank++ {
-		reader := &reader{ispb: m.population.Bank(bank), doors: doors(), population: m.population, bank: bank, requests: &requests, refusals: &refusals}
+		reader := &reader{ispb: m.population.Bank(bank), doors: doors(), population: m.population, bank: bank,
+			requests: &requests, refusals: &refusals}
 		if err := reader.prepare(ctx); err != nil {
 			return err
 		}
@@ -124,7 +129,8 @@ func (m *session) underReads(ctx context.Context) error {
 	payer := &payer{doors: doors(), population: m.population, rate: m.rate}
 	var failed error
 	beside := func(ctx context.Context) {
-		_, failed = load.Flood{Kind: load.Payments, PerSecond: readBeside, Population: m.population, Random: rand.New(rand.NewPCG(4, 0))}.Run(ctx, m.options)
+		_, failed = load.Flood{Kind: load.Payments, PerSecond: readBeside, Population: m.population,
+			Random: rand.New(rand.NewPCG(4, 0))}.Run(ctx, m.options)
 	}
 	everything := func(ctx context.Context) { readEverything(ctx, readers) }
 	err = while(ctx, beside, func() error {
@@ -147,7 +153,8 @@ func (m *session) underReads(ctx context.Context) error {
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	for name, flood := range map[string]func(context.Context){readQuiet: func(context.Context) {}, readAll: everything} {
+	for name, flood := range map[string]func(context.Context){readQuiet: func(context.Context) {},
+		readAll: everything} {
 		err := while(ctx, flood, func() error {
 			maximum, err := m.maximum(ctx, 5, m.payments)
 			m.run.set(readFigures, name+", "+readMaximum.name, maximum)
@@ -196,7 +203,8 @@ func (r *reader) prepare(ctx context.Context) error {
 	var made []*pixv1.PaymentOrder
 	for range readLines / 2 { // a hold and a posting each
 		id := pix.NewEndToEndID(payer.ISPB, time.Now(), random).String()
-		made = append(made, &pixv1.PaymentOrder{EndToEndId: id, Payer: mix.AccountMessage(payer), Payee: mix.AccountMessage(payee), AmountCentavos: readReturns})
+		made = append(made, &pixv1.PaymentOrder{EndToEndId: id, Payer: mix.AccountMessage(payer),
+			Payee: mix.AccountMessage(payee), AmountCentavos: readReturns})
 	}
 	calls, err := pays(made, len(made))
 	if err != nil {
@@ -207,7 +215,8 @@ func (r *reader) prepare(ctx context.Context) error {
 	calls = append(calls, read(r.ispb, r.payment, `"status":"settled"`))
 	for range readReturns {
 		body := fmt.Appendf(nil, `{"original_end_to_end_id": %q, "amount_centavos": 1, "reason_code": "MD06"}`, id)
-		calls = append(calls, call{http.MethodPost, "/v1/returns", r.population.Bank(next), body, http.StatusAccepted, `"status":"accepted"`, 1})
+		calls = append(calls, call{http.MethodPost, "/v1/returns", r.population.Bank(next), body, http.StatusAccepted,
+			`"status":"accepted"`, 1})
 	}
 	for _, call := range append(calls, read(r.ispb, r.payment, fmt.Sprintf(`"returned_centavos":%d,`, readReturns))) {
 		if err := call.await(ctx, r.doors[0]); err != nil {
@@ -215,7 +224,8 @@ func (r *reader) prepare(ctx context.Context) error {
 		}
 	}
 	until := time.Now().Add(-time.Second).UTC()
-	r.day = fmt.Sprintf("/v1/participants/%s/statements/%v?until=%s", r.ispb, pix.DayOf(until), until.Format(time.RFC3339))
+	r.day = fmt.Sprintf("/v1/participants/%s/statements/%v?until=%s", r.ispb, pix.DayOf(until),
+		until.Format(time.RFC3339))
 	return nil
 }
 
@@ -237,12 +247,14 @@ type payer struct {
 
 // pay lasts for a slice. Latencies count from the instant at which a request is due.
 func (p *payer) pay(ctx context.Context, to *paid) error {
-	flood, bank := load.Flood{Kind: load.Payments, Population: p.population, Random: rand.New(rand.NewPCG(6, uint64(p.sent)))}, string(p.population.Bank(0))
+	flood, bank := load.Flood{Kind: load.Payments, Population: p.population,
+		Random: rand.New(rand.NewPCG(6, uint64(p.sent)))}, string(p.population.Bank(0))
 	var all sync.WaitGroup
 	send := func(due time.Time, recorder *load.Recorder, method, path string, body []byte) {
 		door := p.doors[p.sent%len(p.doors)]
 		all.Go(func() {
-			if answer, err := door.Send(ctx, method, path, bank, body, "Prefer", "wait=30"); err != nil || answer.Status != http.StatusOK {
+			if answer, err := door.Send(ctx, method, path, bank, body, "Prefer", "wait=30"); err != nil ||
+				answer.Status != http.StatusOK {
 				to.failed.Add(1)
 			}
 			recorder.Record(time.Since(due))

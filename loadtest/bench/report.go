@@ -30,9 +30,12 @@ func (r *Result) Page() report.Page {
 			p.Checks = append(p.Checks, report.Check{Name: row.Name, Passed: true, Text: text})
 		}
 	}
-	p.Verdict = fmt.Sprintf("%d runs are valid. In each run of the pipeline every payment ended as it must and the audit is clean; the ledger alone refused no transfer.", runs)
+	p.Verdict = fmt.Sprintf(
+		"%d runs are valid. In each run of the pipeline every payment ended as it must and the audit is clean; the ledger alone refused no transfer.",
+		runs)
 	if len(p.Problems) > 0 || runs == 0 {
-		p.Passed, p.Verdict = false, fmt.Sprintf("%d runs are valid, %d are not and give no figure.", runs, len(p.Problems))
+		p.Passed, p.Verdict = false,
+			fmt.Sprintf("%d runs are valid, %d are not and give no figure.", runs, len(p.Problems))
 	}
 	r.draw(&p)
 	return p
@@ -59,7 +62,9 @@ func (r *Result) draw(p *report.Page) {
 			hops = append(hops, row.bar(hopMeanFigures, meter.HopNames...))
 		}
 		if row.course != nil {
-			p.Courses = append(p.Courses, report.DrawRun(row.Name, plot.HalfWidth, row.median(offered), report.Course{PerSecond: row.course}, nil))
+			p.Courses = append(p.Courses,
+				report.DrawRun(row.Name, plot.HalfWidth, row.median(offered),
+					report.Course{PerSecond: row.course}, nil))
 		}
 		if !row.offersRate() {
 			throughput = append(throughput, row.bar(perSecond.group, perSecond.name))
@@ -77,7 +82,8 @@ func (r *Result) draw(p *report.Page) {
 		plot.Bars("Where the time of a payment goes in the engine", "ms", true, meter.HopNames, hops))
 	p.Draw("overload", "Payments a second: the maximum just before, what is offered, and what settles.",
 		plot.Bars("More than the maximum", "/s", false, []string{"maximum", "offered", "settled"}, overload))
-	p.Draw("cpu", "Of each process, with the load generator. Small requests cost more.", plot.Bars("CPU of a payment", "µs", false, columns, costs))
+	p.Draw("cpu", "Of each process, with the load generator. Small requests cost more.",
+		plot.Bars("CPU of a payment", "µs", false, columns, costs))
 }
 
 // bar holds the medians of figures of a group.
@@ -96,11 +102,13 @@ func (r Row) headline() []report.Fact {
 	case r.Part == doorPart && r.Door != nil:
 		return []report.Fact{{Name: string(r.Door.Operation), Value: rate}}
 	case r.offersRate():
-		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: plot.Amount(r.median(p50)) + " / " + plot.Amount(r.median(p99)) + " ms"}}
+		return []report.Fact{{Name: "p50 / p99, " + r.Name,
+			Value: plot.Amount(r.median(p50)) + " / " + plot.Amount(r.median(p99)) + " ms"}}
 	}
 	facts := []report.Fact{{Name: r.Name, Value: rate}}
 	if ratio := r.median(ofCeiling); ratio > 0 && r.Name == "maximum" {
-		facts = append(facts, report.Fact{Name: "of the ledger's ceiling in the same pass", Value: fmt.Sprintf("%.2f", ratio)})
+		facts = append(facts, report.Fact{Name: "of the ledger's ceiling in the same pass",
+			Value: fmt.Sprintf("%.2f", ratio)})
 	}
 	return facts
 }

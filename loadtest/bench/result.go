@@ -105,7 +105,8 @@ func (r *Run) sum(group, name string, value float64) {
 }
 
 func (r *Run) setLatency(l *load.Latency) {
-	for name, value := range map[string]float64{"count": float64(l.Count), "p50": l.P50, "p90": l.P90, "p95": l.P95, "p99": l.P99, "p99.9": l.P999, "max": l.Max} {
+	for name, value := range map[string]float64{"count": float64(l.Count), "p50": l.P50, "p90": l.P90, "p95": l.P95,
+		"p99": l.P99, "p99.9": l.P999, "max": l.Max} {
 		r.set(latencyFigures, name, value)
 	}
 }

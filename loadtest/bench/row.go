@@ -136,11 +136,13 @@ var (
 	unlimited = environment{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}
 	// The front door refuses nothing: it accepts faster than payments settle.
 	acceptsAll = environment{stack.Producer: append(slices.Clip(unlimited[stack.Producer]), "SHED_AGE=10m")}
-	slowBanks  = environment{stack.Simulator: {`SIMULATOR_PROFILES={"default": {"delay": {"min_ms": 1000, "mean_ms": 1470, "max_ms": 2500}}}`}}
+	slowBanks  = environment{
+		stack.Simulator: {`SIMULATOR_PROFILES={"default": {"delay": {"min_ms": 1000, "mean_ms": 1470, "max_ms": 2500}}}`}}
 	// A room that payments to silent banks would fill within 10 s, if they could.
 	smallRoom = "ENGINE_IN_FLIGHT_MAX=20000"
 	// All of five banks but the first.
-	silentBanks = environment{stack.Engine: {smallRoom}, stack.Simulator: {`SIMULATOR_PROFILES={"10000002": {"silent_share": 1}, "10000003": {"silent_share": 1}, "10000004": {"silent_share": 1}, "10000005": {"silent_share": 1}}`}}
+	silentBanks = environment{stack.Engine: {smallRoom},
+		stack.Simulator: {`SIMULATOR_PROFILES={"10000002": {"silent_share": 1}, "10000003": {"silent_share": 1}, "10000004": {"silent_share": 1}, "10000005": {"silent_share": 1}}`}}
 )
 
 // rows returns the rows of the chosen parts.
@@ -170,35 +172,44 @@ func (c Config) rows() (chosen []row) {
 	}
 
 	add(doorPart, "front door, payments one by one", row{does: payOne, payments: doorPayments, env: acceptsAll})
-	add(doorPart, fmt.Sprintf("front door, payments in batches of %d", batchLines), row{does: payBatch, payments: doorPayments, env: acceptsAll})
+	add(doorPart, fmt.Sprintf("front door, payments in batches of %d", batchLines),
+		row{does: payBatch, payments: doorPayments, env: acceptsAll})
 	add(doorPart, "front door, states", row{does: readStates, payments: doorPayments, env: acceptsAll})
-	add(doorPart, "front door, balances while 1,000/s settle", row{does: readBalances, payments: int(settlingRate * c.RateDuration.Seconds()), env: acceptsAll})
+	add(doorPart, "front door, balances while 1,000/s settle",
+		row{does: readBalances, payments: int(settlingRate * c.RateDuration.Seconds()), env: acceptsAll})
 	for _, way := range []operation{overBatches, overKafka} {
 		for _, times := range []float64{2, 3} {
-			add(overloadPart, fmt.Sprintf("overload, %s, %g times the maximum", way, times), row{does: way, times: times, payments: c.OverloadPayments, env: unlimited})
+			add(overloadPart, fmt.Sprintf("overload, %s, %g times the maximum", way, times),
+				row{does: way, times: times, payments: c.OverloadPayments, env: unlimited})
 		}
 	}
 
 	add(slowPart, "ledger alone, slow banks", row{does: fillLedger, answers: slowAnswers})
 	add(slowPart, "maximum, slow banks", row{answers: slowAnswers, outstanding: slowOutstanding, env: slowBanks})
-	add(growthPart, fmt.Sprintf("maximum, %s payments", pix.Thousands(growthTimes*c.Payments)), row{payments: growthTimes * c.Payments})
+	add(growthPart, fmt.Sprintf("maximum, %s payments", pix.Thousands(growthTimes*c.Payments)),
+		row{payments: growthTimes * c.Payments})
 	add(capsPart, "maximum, capped banks", row{capped: true})
 	for _, apart := range distances {
 		add(distancePart, fmt.Sprintf("%d ms apart, 1,000/s", apart.Milliseconds()), row{rate: 1000, apart: apart})
-		add(distancePart, fmt.Sprintf("%d ms apart, maximum", apart.Milliseconds()), row{payments: c.Payments / 2, sharedCores: true, apart: apart})
+		add(distancePart, fmt.Sprintf("%d ms apart, maximum", apart.Milliseconds()),
+			row{payments: c.Payments / 2, sharedCores: true, apart: apart})
 	}
 
 	// With two processors, one of them the ledger's, these would measure the queue for the other one.
 	add(questionsPart, "1,000/s, banks over Kafka", row{rate: 1000, banks: 5})
 	add(questionsPart, "1,000/s, banks over HTTP", row{rate: 1000, banks: 5, answering: 5, env: unlimited})
-	add(questionsPart, "1,000/s, to one bank over HTTP", row{rate: 1000, banks: 5, answering: 5, env: unlimited, mix: "hottest"})
-	add(questionsPart, "1,000/s, to one bank over HTTP, 2,000/s to four that hang", row{rate: 1000, banks: 5, answering: 1, mix: "hottest",
-		flood: load.Flood{Kind: load.ToSilentBanks, PerSecond: 2000}, env: environment{stack.Producer: unlimited[stack.Producer], stack.Engine: {smallRoom}}})
+	add(questionsPart, "1,000/s, to one bank over HTTP",
+		row{rate: 1000, banks: 5, answering: 5, env: unlimited, mix: "hottest"})
+	add(questionsPart, "1,000/s, to one bank over HTTP, 2,000/s to four that hang",
+		row{rate: 1000, banks: 5, answering: 1, mix: "hottest",
+			flood: load.Flood{Kind: load.ToSilentBanks, PerSecond: 2000},
+			env:   environment{stack.Producer: unlimited[stack.Producer], stack.Engine: {smallRoom}}})
 	add(questionsPart, "maximum, five banks over Kafka", row{banks: 5, sharedCores: true})
 	add(questionsPart, "maximum, five banks over HTTP", row{banks: 5, sharedCores: true, answering: 5, env: unlimited})
 
 	add(overloadPart, "maximum, all refused", row{mix: "too-old=1", payments: c.OverloadPayments})
-	add(floodPart, "payments while others read", row{does: readFloods, rate: readPayRate, payments: c.Payments / 4, banks: 5})
+	add(floodPart, "payments while others read",
+		row{does: readFloods, rate: readPayRate, payments: c.Payments / 4, banks: 5})
 	for _, f := range []struct {
 		name string
 		load.Flood
@@ -206,15 +217,20 @@ func (c Config) rows() (chosen []row) {
 	}{
 		{name: "nobody else"},
 		{"6,000 conflicts/s", load.Flood{Kind: load.Conflicts, PerSecond: 6000}, nil},
-		{"38,000 conflicts of one id at once", load.Flood{Kind: load.Conflicts, PerSecond: 1_000_000, Most: 38_000}, nil}, // into a system that stands still
+		// into a system that stands still
+		{"38,000 conflicts of one id at once",
+			load.Flood{Kind: load.Conflicts, PerSecond: 1_000_000, Most: 38_000}, nil},
 		{"2,000 copies/s", load.Flood{Kind: load.Copies, PerSecond: 2000}, nil},
 		{"2,000/s to 4 silent banks of 5", load.Flood{Kind: load.ToSilentBanks, PerSecond: 2000}, silentBanks},
 	} {
-		add(floodPart, "1,000/s, "+f.name, row{rate: 1000, mix: "hottest", banks: 5, flood: f.Flood, env: f.env}) // to the first bank
+		// to the first bank
+		add(floodPart, "1,000/s, "+f.name, row{rate: 1000, mix: "hottest", banks: 5, flood: f.Flood, env: f.env})
 	}
 	add(floodPart, "200/s, nobody else", row{rate: 200, mix: "plain", banks: 5})
-	add(floodPart, "200/s, 3,000/s of others to one account", row{rate: 200, mix: "plain", banks: 5, flood: load.Flood{Kind: load.HotAccount, PerSecond: 3000}})
-	add(floodPart, "200/s, 3,000/s of others to any account", row{rate: 200, mix: "plain", banks: 5, flood: load.Flood{Kind: load.Payments, PerSecond: 3000}})
+	add(floodPart, "200/s, 3,000/s of others to one account",
+		row{rate: 200, mix: "plain", banks: 5, flood: load.Flood{Kind: load.HotAccount, PerSecond: 3000}})
+	add(floodPart, "200/s, 3,000/s of others to any account",
+		row{rate: 200, mix: "plain", banks: 5, flood: load.Flood{Kind: load.Payments, PerSecond: 3000}})
 
 	add(idlePart, "nobody pays", row{does: rest, sharedCores: true})
 	add(profilePart, "maximum, while profiled", row{})

@@ -49,12 +49,16 @@ func known(title, format, group, name string) column {
 // count writes a number with its thousands, if there is one.
 func count(title, group, name string) column {
 	f := figure{group, name}
-	return column{title, func(_ Row, of values) string { return pix.Thousands(int64(math.RoundToEven(of(f)))) }}.ifKnown(f)
+	return column{title, func(_ Row, of values) string {
+		return pix.Thousands(int64(math.RoundToEven(of(f))))
+	}}.ifKnown(f)
 }
 
 // share writes part of whole, as a multiple of unit. A whole of less than least counts as that.
 func share(title, format string, unit float64, part, whole figure, least float64) column {
-	return column{title, func(_ Row, of values) string { return fmt.Sprintf(format, unit*of(part)/max(least, of(whole))) }}
+	return column{title, func(_ Row, of values) string {
+		return fmt.Sprintf(format, unit*of(part)/max(least, of(whole)))
+	}}
 }
 
 // inEach writes the figure of each name, from one or more groups.
@@ -125,7 +129,8 @@ var (
 		count("refused/s", overloadFigures, "refused"),
 		count("a refusal, µs", overloadFigures, "refusal_us"),
 		count("accepted", overloadFigures, "accepted"),
-		share("of which settled", "%.2f %%", 100, figure{overloadFigures, "settled"}, figure{overloadFigures, "accepted"}, 1),
+		share("of which settled", "%.2f %%", 100, figure{overloadFigures, "settled"},
+			figure{overloadFigures, "accepted"}, 1),
 		known("p50", "%.1f", latencyFigures, "p50"),
 		known("p99", "%.1f", latencyFigures, "p99"),
 		shows("normal after", "%.1f", figure{overloadFigures, "normal_after"}),
@@ -155,29 +160,42 @@ var tables = []table{
 		of: func(r Row) bool { // the figures of others count other things
 			return r.Part != doorPart && r.Part != idlePart && !has(overloadFigures)(r) && !has(readFigures)(r)
 		}},
-	{title: "The HTTP API (front door), as fast as its connections go", of: isDoor, columns: doorColumns, fill: table.spread,
+	{title: "The HTTP API (front door), as fast as its connections go", of: isDoor, columns: doorColumns,
+		fill: table.spread,
 		note: "ms, from a request to the end of its response (for a batch: all lines). Then the connection sends its next request. A run counts if every response was right, every payment settled and the audit is clean"},
-	{title: "CPU of an operation of the front door, µs", of: isDoor, columns: inEach(columns, "%.1f", cpuFigures), fill: table.medians,
+	{title: "CPU of an operation of the front door, µs", of: isDoor, columns: inEach(columns, "%.1f", cpuFigures),
+		fill: table.medians,
 		note: "with settling the payments; for balances with the payments that settled meanwhile"},
-	{title: "CPU of a payment, µs", of: costs(cpuFigures), columns: inEach(columns, "%.1f", cpuFigures), fill: table.medians},
-	{title: "Network of a payment, bytes sent and received over TCP (on one machine both ends count)", of: costs(networkFigures), columns: inEach(columns, "%.0f", networkFigures), fill: table.medians},
-	{title: "Disk of a payment, bytes written", of: costs(diskFigures), columns: inEach(columns, "%.0f", diskFigures), fill: table.medians},
-	{title: "Memory at the end, MiB", of: costs(memoryFigures), columns: inEach(columns, "%.0f", memoryFigures), fill: table.medians},
-	{title: "As the data grows: payments a second", of: has(growthFigures), columns: growthColumns(), fill: table.medians,
+	{title: "CPU of a payment, µs", of: costs(cpuFigures), columns: inEach(columns, "%.1f", cpuFigures),
+		fill: table.medians},
+	{title: "Network of a payment, bytes sent and received over TCP (on one machine both ends count)",
+		of: costs(networkFigures), columns: inEach(columns, "%.0f", networkFigures), fill: table.medians},
+	{title: "Disk of a payment, bytes written", of: costs(diskFigures), columns: inEach(columns, "%.0f", diskFigures),
+		fill: table.medians},
+	{title: "Memory at the end, MiB", of: costs(memoryFigures), columns: inEach(columns, "%.0f", memoryFigures),
+		fill: table.medians},
+	{title: "As the data grows: payments a second", of: has(growthFigures), columns: growthColumns(),
+		fill: table.medians,
 		note: "in equal parts of the payments, one after the other"},
-	{title: "Where the time of a payment goes in the engine, ms: mean (99th percentile)", of: has(hopMeanFigures), columns: inEach(meter.HopNames, "%.1f (%.0f)", hopMeanFigures, hopP99Figures), fill: table.medians},
+	{title: "Where the time of a payment goes in the engine, ms: mean (99th percentile)", of: has(hopMeanFigures),
+		columns: inEach(meter.HopNames, "%.1f (%.0f)", hopMeanFigures, hopP99Figures), fill: table.medians},
 	{title: "Overload", of: has(overloadFigures), columns: overloadColumns, fill: table.medians,
 		note: "The maximum is measured just before on the same stack, straight to Kafka in a closed loop. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole batch, p50. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less. Settled beside refusals: straight to Kafka all orders settle until the queue is nearly as old as the deadline; this is from the first refusal to the end of the load"},
-	{title: "Payments of a bank while others read all they may", first: "what another bank reads", of: has(readFigures), columns: readColumns, fill: table.reads,
-		note: fmt.Sprintf("ms, over HTTP at two front doors, from the instant when a payment is due to the answer that it is settled; last four banks read all of it; %d payments/s of all banks beside. times: of the quiet between", readBeside)},
-	{title: "From the question in Kafka to the answer in Kafka, ms", of: has(answerFigures), columns: inEach([]string{"p50", "p99"}, "%.1f", answerFigures), fill: table.medians,
+	{title: "Payments of a bank while others read all they may", first: "what another bank reads", of: has(readFigures),
+		columns: readColumns, fill: table.reads,
+		note: fmt.Sprintf("ms, over HTTP at two front doors, from the instant when a payment is due to the answer that it is settled; last four banks read all of it; %d payments/s of all banks beside. times: of the quiet between",
+			readBeside)},
+	{title: "From the question in Kafka to the answer in Kafka, ms", of: has(answerFigures),
+		columns: inEach([]string{"p50", "p99"}, "%.1f", answerFigures), fill: table.medians,
 		note: "by the times of the records, without the first two seconds; where four banks hang, of the fifth"},
-	{title: "While nobody pays: % of a processor (waits a second)", of: has(idleFigures), columns: inEach(idleColumns, "%.1f (%.0f)", idleFigures, idleWaitFigures), fill: table.medians,
+	{title: "While nobody pays: % of a processor (waits a second)", of: has(idleFigures),
+		columns: inEach(idleColumns, "%.1f (%.0f)", idleFigures, idleWaitFigures), fill: table.medians,
 		note: "from 10 s after all are ready; a wait is a thread that goes to sleep"},
 }
 
 // idleColumns are the processes of a system, and what all but the ledger take together.
-var idleColumns = []string{"ledger", stack.Broker, "engines", stack.Producer, "banks", stack.Room, stack.Archiver, withoutLedger}
+var idleColumns = []string{"ledger", stack.Broker, "engines", stack.Producer, "banks", stack.Room, stack.Archiver,
+	withoutLedger}
 
 func isDoor(r Row) bool { return r.Part == doorPart }
 
@@ -239,7 +257,8 @@ func (t table) reads(shown *report.Table, r Row) {
 	}
 	shown.Add(t.line(readAll, r, of(readAll))...)
 	beside, alone := of(readAll)(readMaximum), of(readQuiet)(readMaximum)
-	shown.Note += fmt.Sprintf(". The maximum beside all of it: %s/s, %.2f of %s/s", pix.Thousands(int(beside)), beside/max(1, alone), pix.Thousands(int(alone)))
+	shown.Note += fmt.Sprintf(". The maximum beside all of it: %s/s, %.2f of %s/s", pix.Thousands(int(beside)),
+		beside/max(1, alone), pix.Thousands(int(alone)))
 }
 
 func (t table) line(name string, r Row, of values) []string {

@@ -31,7 +31,8 @@ type Part struct {
 	MeanMs float64 `json:"mean_ms"`
 }
 
-var budgetParts = []string{"until the order is in Kafka", "until its bank is asked", "until the bank has answered", "until it is posted and reported", "until the payer has the report"}
+var budgetParts = []string{"until the order is in Kafka", "until its bank is asked", "until the bank has answered",
+	"until it is posted and reported", "until the payer has the report"}
 
 // Off is by how much the parts and the whole differ, a share.
 func (b *Budget) Off() float64 {
@@ -102,7 +103,8 @@ func (f *followed) told(id string, reported, now time.Time) {
 
 // budget reads what else Kafka tells about the payments, of which all took this on average. The topics stand still.
 func (f *followed) budget(ctx context.Context, kafka stream.Config, wholeMs float64) (*Budget, error) {
-	for topic, at := range map[string]int{stream.Payments: orderedAt, stream.AuthorizationRequests: askedAt, stream.AuthorizationResponses: answeredAt} {
+	for topic, at := range map[string]int{stream.Payments: orderedAt, stream.AuthorizationRequests: askedAt,
+		stream.AuthorizationResponses: answeredAt} {
 		err := stream.ReadTopic(ctx, kafka, topic, func(r *kgo.Record) {
 			if s := f.of[string(r.Key)]; s != nil && (s[at].IsZero() || r.Timestamp.Before(s[at])) {
 				s[at] = r.Timestamp
@@ -133,10 +135,13 @@ func (f *followed) budget(ctx context.Context, kafka stream.Config, wholeMs floa
 }
 
 func (b *Budget) table() report.Table {
-	table := report.Table{Title: "Where the time of a settled payment goes", TextColumns: 1, Head: []string{"", "mean, ms", "of the whole"},
-		Note: fmt.Sprintf("Faults included. Parts are differences between the times of a payment's records in Kafka, of %d of %d settled payments in a sample; the whole is the mean of what the load recorded of all. They differ by %.1f %%.", b.Payments, b.Settled, 100*b.Off())}
+	table := report.Table{Title: "Where the time of a settled payment goes", TextColumns: 1,
+		Head: []string{"", "mean, ms", "of the whole"},
+		Note: fmt.Sprintf("Faults included. Parts are differences between the times of a payment's records in Kafka, of %d of %d settled payments in a sample; the whole is the mean of what the load recorded of all. They differ by %.1f %%.",
+			b.Payments, b.Settled, 100*b.Off())}
 	for _, part := range append(b.Parts, Part{"the whole", b.WholeMs}) {
-		table.Add(part.Name, fmt.Sprintf("%.1f", part.MeanMs), fmt.Sprintf("%.0f %%", 100*part.MeanMs/max(1e-9, b.WholeMs)))
+		table.Add(part.Name, fmt.Sprintf("%.1f", part.MeanMs),
+			fmt.Sprintf("%.0f %%", 100*part.MeanMs/max(1e-9, b.WholeMs)))
 	}
 	return table
 }

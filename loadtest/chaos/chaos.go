@@ -89,7 +89,9 @@ const (
 
 // AllowedByDefault are the reasons with which good payments may be rejected because of faults
 // of all kinds together. A crash alone must reject none.
-var AllowedByDefault = append([]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank}, load.ActReasons...)
+var AllowedByDefault = append(
+	[]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank},
+	load.ActReasons...)
 
 // ErrInterrupted ends a run after Ctrl-C, if nothing was wrong until then.
 var ErrInterrupted = errors.New("interrupted")
@@ -137,22 +139,27 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 	}
 	w.event("starting a stack in %s", config.Dir)
 	environment := map[string][]string{
-		stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(), "ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
+		stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(),
+			"ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
 			// A stopping engine waits half of it for silent banks, and its partitions wait, too.
 			"SHUTDOWN_TIMEOUT=4s"},
 		stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
-		stack.Archiver:  {"ARCHIVE_SEGMENT_ROWS_MAX=1000"},                                 // there are segments before a minute is over
+		// there are segments before a minute is over
+		stack.Archiver:  {"ARCHIVE_SEGMENT_ROWS_MAX=1000"},
 		stack.Bootstrap: {"TRANSIENT_RETENTION=" + (time.Hour + config.Duration).String()}, // the judges read all of it
-		stack.Broker:    {"BROKER_CHECK_BATCHES=false", "BROKER_TRANSACTIONS=true"},        // the engines must survive without it
+		// the engines must survive without it
+		stack.Broker: {"BROKER_CHECK_BATCHES=false", "BROKER_TRANSACTIONS=true"},
 	}
 	for process, more := range config.Env {
 		environment[process] = append(environment[process], more...)
 	}
 	config.Env = environment
 	started := stack.Config{
-		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka, Brokers: config.Brokers,
-		KafkaSecured: config.KafkaSecured, CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax, RestartCrashed: true,
-		Env: environment, Archive: true, Room: config.Room, Progress: config.Live,
+		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas,
+		Kafka: config.Kafka, Brokers: config.Brokers,
+		KafkaSecured: config.KafkaSecured, CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax,
+		RestartCrashed: true,
+		Env:            environment, Archive: true, Room: config.Room, Progress: config.Live,
 	}
 	if !config.Bare() {
 		started.Via = w.links.via
@@ -243,10 +250,12 @@ type run struct {
 
 // prepare begins to observe. Nothing is sent yet.
 func (r *run) prepare(ctx context.Context) (err error) {
-	r.payments, r.clientsRate = max(1, int(r.Rate*r.Duration.Seconds())), min(clientsRateMax, max(1, r.Rate*clientsShare))
+	r.payments, r.clientsRate = max(1, int(r.Rate*r.Duration.Seconds())),
+		min(clientsRateMax, max(1, r.Rate*clientsShare))
 	r.judge = answers.NewJudge(r.payments+int(r.clientsRate*r.Duration.Seconds()), clockTolerance)
 	r.clients = answers.NewClients(answers.Config{
-		Doors: []string{r.world.ProducerURL()}, Keys: r.world.keys, Population: r.Population, Guests: load.GuestAccounts, Judge: r.judge, Seed: r.Seed, Asks: asksPerSecond,
+		Doors: []string{r.world.ProducerURL()}, Keys: r.world.keys, Population: r.Population,
+		Guests: load.GuestAccounts, Judge: r.judge, Seed: r.Seed, Asks: asksPerSecond,
 	})
 	begin, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -302,7 +311,8 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	if loaded.Interrupted {
 		w.event("%s", loaded.Verdict())
 		if loaded.FailureCount > 0 {
-			return nil, fmt.Errorf("%d payments have a wrong outcome, like %s (%s): %s", loaded.FailureCount, loaded.Failures[0].EndToEndID, loaded.Failures[0].Case, loaded.Failures[0].Problem)
+			return nil, fmt.Errorf("%d payments have a wrong outcome, like %s (%s): %s", loaded.FailureCount,
+				loaded.Failures[0].EndToEndID, loaded.Failures[0].Case, loaded.Failures[0].Problem)
 		}
 		return nil, ErrInterrupted
 	}
@@ -323,8 +333,10 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 		return nil, err
 	}
 	verdict, err := audit.Run(ctx, audit.Config{
-		Archive: os.DirFS(w.ArchiveFolder()), Secrets: secrets, LateRequests: r.lateRequests(), Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client,
-		Deadline: r.Deadline, HoldMax: max(time.Minute, r.Deadline+pendingAfterDeadline), Wait: r.Deadline + pendingAfterDeadline + 30*time.Second, Log: w.event,
+		Archive: os.DirFS(w.ArchiveFolder()), Secrets: secrets, LateRequests: r.lateRequests(),
+		Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client,
+		Deadline: r.Deadline, HoldMax: max(time.Minute, r.Deadline+pendingAfterDeadline),
+		Wait: r.Deadline + pendingAfterDeadline + 30*time.Second, Log: w.event,
 	})
 	// Only now: the audit waited until no payment was in flight.
 	finish, cancel := context.WithTimeout(ctx, time.Minute)
@@ -372,7 +384,8 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
-		result.problem("only %.0f %% of the payments settled: the run proves little; make it longer, or the faults fewer", share*100)
+		result.problem("only %.0f %% of the payments settled: the run proves little; make it longer, or the faults fewer",
+			share*100)
 	}
 	for _, event := range r.events {
 		if event.Problem == "" && event.Ended > 0 {
@@ -391,7 +404,8 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 func (r *run) lateRequests() (late []audit.Interval) {
 	for _, e := range r.events {
 		if e.Kind == "pause-engine" || strings.HasSuffix(e.Kind, "-ledger") {
-			late = append(late, audit.Interval{From: r.world.start.Add(inSeconds(e.Began)), To: r.world.start.Add(inSeconds(max(e.Began, e.Ended)))})
+			late = append(late, audit.Interval{From: r.world.start.Add(inSeconds(e.Began)),
+				To: r.world.start.Add(inSeconds(max(e.Began, e.Ended)))})
 		}
 	}
 	return late
@@ -420,7 +434,8 @@ func (r *run) injectOne(ctx context.Context, planned PlannedFault) {
 	event.Ready = w.now()
 	switch {
 	case err == nil:
-		w.event("%s %s: all is ready again, %.1f s after it began. %s", event.Kind, event.Target, event.Ready-event.Began, event.Detail)
+		w.event("%s %s: all is ready again, %.1f s after it began. %s", event.Kind, event.Target,
+			event.Ready-event.Began, event.Detail)
 	case ctx.Err() == nil:
 		event.Problem = err.Error()
 		w.event("PROBLEM %s %s: %v", event.Kind, event.Target, err)

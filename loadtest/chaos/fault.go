@@ -63,33 +63,59 @@ func init() {
 	const s = time.Second
 	kinds = []kind{
 		{"kill-engine", "SIGKILL, then started again at once", nothing, engines, 0, 0, kill, start},
-		{"kill-engine-takeover", "SIGKILL, then down for 6 to 10 s: another engine takes over", nothing, engines, 6 * s, 10 * s, kill, start},
-		{"pause-engine", "SIGSTOP for 4 to 9 s, longer than its session: a zombie when it continues", nothing, engines, 4 * s, 9 * s, pause, resume},
-		{"add-engine", "one more engine joins for 5 to 10 s and leaves again", nothing, only("one more engine"), 5 * s, 10 * s, addEngine, stopAdded},
+		{"kill-engine-takeover", "SIGKILL, then down for 6 to 10 s: another engine takes over", nothing, engines, 6 * s,
+			10 * s, kill, start},
+		{"pause-engine", "SIGSTOP for 4 to 9 s, longer than its session: a zombie when it continues", nothing, engines,
+			4 * s, 9 * s, pause, resume},
+		{"add-engine", "one more engine joins for 5 to 10 s and leaves again", nothing, only("one more engine"), 5 * s,
+			10 * s, addEngine, stopAdded},
 		{"remove-engine", "an engine leaves in order for 5 to 10 s", nothing, engines, 5 * s, 10 * s, stop, start},
-		{"crash-engine", "an engine dies by itself at a step of a payment", nothing, engines, 0, 0, crashAt("ENGINE_CRASH_AT", 200, engineSteps...), start},
-		{"crash-bank", "the bank simulator dies by itself at a step of a response", nothing, only(stack.Simulator), 0, 0, crashAt("SIMULATOR_CRASH_AT", 200, bankSteps...), start},
-		{"crash-producer", "the producer dies by itself at a step of accepting a payment", nothing, only(stack.Producer), 0, 0, crashAt("PRODUCER_CRASH_AT", 20, producerSteps...), start},
-		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", nothing, (*world).Replicas, 0, 2 * s, kill, start},
-		{loseReplica, "one of three TigerBeetle servers is down for 20 to 40 s: the other two go on", threeReplicas, (*world).Replicas, 20 * s, 40 * s, kill, start},
-		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", nothing, (*world).Replicas, 2 * s, 6 * s, pause, resume},
-		{"kill-broker", "SIGKILL of a Kafka broker, started again within 2 s", nothing, (*world).Brokers, 0, 2 * s, kill, start},
-		{"pause-broker", "SIGSTOP of a Kafka broker for 2 to 6 s", nothing, (*world).Brokers, 2 * s, 6 * s, pause, resume},
-		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", nothing, only(stack.Simulator), 0, 2 * s, kill, start},
-		{"kill-producer", "SIGKILL of the producer, started again within 2 s", nothing, only(stack.Producer), 0, 2 * s, kill, start},
-		{"kill-archiver", "SIGKILL of the archiver, started again within 2 s", nothing, only(stack.Archiver), 0, 2 * s, kill, start},
-		{"bank-silent", "a bank does not respond for 4 to 8 s", nothing, banks, 4 * s, 8 * s, behave(`{"silent_share": 1}`), behave("")},
-		{"bank-late", "for 4 to 8 s a bank accepts everything after the deadline", nothing, banks, 4 * s, 8 * s, behave(`{"late_share": 1}`), behave("")},
-		{"bank-slow", "for 4 to 8 s a bank takes 0.5 to 8 s to respond", nothing, banks, 4 * s, 8 * s, behave(`{"delay": {"min_ms": 500, "mean_ms": 2000, "max_ms": 8000}}`), behave("")},
-		{"bank-duplicate", "for 4 to 8 s a bank sends every response twice", nothing, banks, 4 * s, 8 * s, behave(`{"duplicate_share": 1}`), behave("")},
-		{"bank-rejecting", "for 4 to 8 s a bank rejects half of its payments", nothing, banks, 4 * s, 8 * s, behave(`{"accept_share": 0.5, "reject_codes": ["` + rejectedByBank.String() + `"]}`), behave("")},
-		{"flood", "for 4 to 8 s one bank sends 4,000 conflicting orders and 2,000 copies of a waiting payment a second", nothing, banks, 4 * s, 8 * s, flooding(floodByABank), nil},
-		{"read-flood", "for 4 to 8 s one bank reads all it may: statements of 1,000 lines, of the day, balances", nothing, banks, 4 * s, 8 * s, flooding(floodWithReads), nil},
-		{"large-answers", "for 4 to 8 s somebody writes 60 responses of 120 kB a second that are none", nothing, only("responses"), 4 * s, 8 * s, flooding(largeAnswers), nil},
-		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", nothing, only("all banks"), 4 * s, 8 * s, flooding(overload), nil},
-		{"acts", "an operator acts for 4 to 8 s: a bank is suspended or joins, money comes and goes, an account is blocked", nothing, only("register"), 4 * s, 8 * s, act(""), nil},
-		{"suspend-bank", "a bank is suspended for 4 to 8 s", nothing, only("register"), 4 * s, 8 * s, act("suspension"), nil},
-		{"damaged-log", "the broker is killed, and a byte of a log is flipped, or its tail cut: it must refuse to start, and then gets its own files", plainKafka, only(stack.Broker), 0, 0, damageLog, start},
+		{"crash-engine", "an engine dies by itself at a step of a payment", nothing, engines, 0, 0,
+			crashAt("ENGINE_CRASH_AT", 200, engineSteps...), start},
+		{"crash-bank", "the bank simulator dies by itself at a step of a response", nothing, only(stack.Simulator), 0,
+			0, crashAt("SIMULATOR_CRASH_AT", 200, bankSteps...), start},
+		{"crash-producer", "the producer dies by itself at a step of accepting a payment", nothing,
+			only(stack.Producer), 0, 0, crashAt("PRODUCER_CRASH_AT", 20, producerSteps...), start},
+		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", nothing, (*world).Replicas, 0,
+			2 * s, kill, start},
+		{loseReplica, "one of three TigerBeetle servers is down for 20 to 40 s: the other two go on", threeReplicas,
+			(*world).Replicas, 20 * s, 40 * s, kill, start},
+		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", nothing, (*world).Replicas, 2 * s, 6 * s,
+			pause, resume},
+		{"kill-broker", "SIGKILL of a Kafka broker, started again within 2 s", nothing, (*world).Brokers, 0, 2 * s,
+			kill, start},
+		{"pause-broker", "SIGSTOP of a Kafka broker for 2 to 6 s", nothing, (*world).Brokers, 2 * s, 6 * s,
+			pause, resume},
+		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", nothing, only(stack.Simulator), 0,
+			2 * s, kill, start},
+		{"kill-producer", "SIGKILL of the producer, started again within 2 s", nothing, only(stack.Producer), 0, 2 * s,
+			kill, start},
+		{"kill-archiver", "SIGKILL of the archiver, started again within 2 s", nothing, only(stack.Archiver), 0, 2 * s,
+			kill, start},
+		{"bank-silent", "a bank does not respond for 4 to 8 s", nothing, banks, 4 * s, 8 * s,
+			behave(`{"silent_share": 1}`), behave("")},
+		{"bank-late", "for 4 to 8 s a bank accepts everything after the deadline", nothing, banks, 4 * s, 8 * s,
+			behave(`{"late_share": 1}`), behave("")},
+		{"bank-slow", "for 4 to 8 s a bank takes 0.5 to 8 s to respond", nothing, banks, 4 * s, 8 * s,
+			behave(`{"delay": {"min_ms": 500, "mean_ms": 2000, "max_ms": 8000}}`), behave("")},
+		{"bank-duplicate", "for 4 to 8 s a bank sends every response twice", nothing, banks, 4 * s, 8 * s,
+			behave(`{"duplicate_share": 1}`), behave("")},
+		{"bank-rejecting", "for 4 to 8 s a bank rejects half of its payments", nothing, banks, 4 * s, 8 * s,
+			behave(`{"accept_share": 0.5, "reject_codes": ["` + rejectedByBank.String() + `"]}`), behave("")},
+		{"flood", "for 4 to 8 s one bank sends 4,000 conflicting orders and 2,000 copies of a waiting payment a second",
+			nothing, banks, 4 * s, 8 * s, flooding(floodByABank), nil},
+		{"read-flood", "for 4 to 8 s one bank reads all it may: statements of 1,000 lines, of the day, balances",
+			nothing, banks, 4 * s, 8 * s, flooding(floodWithReads), nil},
+		{"large-answers", "for 4 to 8 s somebody writes 60 responses of 120 kB a second that are none", nothing,
+			only("responses"), 4 * s, 8 * s, flooding(largeAnswers), nil},
+		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", nothing,
+			only("all banks"), 4 * s, 8 * s, flooding(overload), nil},
+		{"acts", "an operator acts for 4 to 8 s: a bank is suspended or joins, money comes and goes, an account is blocked",
+			nothing, only("register"), 4 * s, 8 * s, act(""), nil},
+		{"suspend-bank", "a bank is suspended for 4 to 8 s", nothing, only("register"), 4 * s, 8 * s,
+			act("suspension"), nil},
+		{"damaged-log", "the broker is killed, and a byte of a log is flipped, or its tail cut: it must refuse to start, and then gets its own files",
+			plainKafka, only(stack.Broker), 0, 0, damageLog, start},
 	}
 	for _, at := range []struct {
 		name, meaning string
@@ -99,7 +125,8 @@ func init() {
 		{"kafka", "between an engine and Kafka", engines, []string{stack.Broker}},
 		{"ledger", "between an engine and the ledger", engines, []string{stack.TigerBeetle}},
 		{"bank", "between the bank simulator and Kafka", only(stack.Simulator), []string{stack.Broker}},
-		{"producer", "between the producer and Kafka or the ledger", only(stack.Producer), []string{stack.Broker, stack.TigerBeetle}},
+		{"producer", "between the producer and Kafka or the ledger", only(stack.Producer),
+			[]string{stack.Broker, stack.TigerBeetle}},
 	} {
 		for _, how := range []struct {
 			name, meaning string
@@ -111,7 +138,8 @@ func init() {
 			{"slow-", "100 to 500 ms more each way %s for 2 to 6 s", link.Slow},
 		} {
 			meaning := fmt.Sprintf(how.meaning, at.meaning)
-			kinds = append(kinds, kind{how.name + at.name, meaning, plainKafka, at.from, 2 * s, 6 * s, breakLinks(how.state, at.to), mendLinks})
+			kinds = append(kinds, kind{how.name + at.name, meaning, plainKafka, at.from, 2 * s, 6 * s,
+				breakLinks(how.state, at.to), mendLinks})
 		}
 	}
 }
@@ -216,7 +244,8 @@ func (w *world) awaitDeath(ctx context.Context, name string, env ...string) erro
 	case <-died:
 	case <-ctx.Done():
 	case <-time.After(diesWithin):
-		return errors.Join(fmt.Errorf("%s did not end within %v (%s)", name, diesWithin, strings.Join(env, " ")), w.Kill(name))
+		return errors.Join(fmt.Errorf("%s did not end within %v (%s)", name, diesWithin, strings.Join(env, " ")),
+			w.Kill(name))
 	}
 	return nil
 }
@@ -301,7 +330,8 @@ func act(name string) step {
 			}
 		}
 		f.Detail = kind.Name
-		return kind.Play(ctx, &load.Operator{Door: w.door, Population: w.population, Random: f.random, Hold: f.lasts, Did: w.event})
+		return kind.Play(ctx, &load.Operator{Door: w.door, Population: w.population, Random: f.random, Hold: f.lasts,
+			Did: w.event})
 	}
 }
 

@@ -64,7 +64,8 @@ const readFlooders = 32
 // floodWithReads lets one bank read all that it may: its largest statements, days and balances. It may be refused.
 func floodWithReads(ctx context.Context, w *world, f *fault) error {
 	bank := string(w.population.Bank(f.index))
-	account := w.population.Customer(f.index + w.population.Banks*f.random.IntN(w.population.Customers/w.population.Banks))
+	account := w.population.Customer(
+		f.index + w.population.Banks*f.random.IntN(w.population.Customers/w.population.Banks))
 	path := "/v1/accounts/" + bank + "/" + account.Branch + "/" + account.Number
 	until := time.Now().Add(-time.Second).UTC()
 	paths := []string{path, path + "/statement?limit=1000",
@@ -84,7 +85,8 @@ const (
 // largeAnswers writes responses that are none, and as large as they may be. Who reads them loses time for others.
 func largeAnswers(ctx context.Context, w *world, f *fault) error {
 	client, err := w.Kafka().Client(kgo.ClientID("hostile"), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
-		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(largeAnswerBytes, false, false, nil)), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(largeAnswerBytes, false, false, nil)),
+		kgo.ProducerBatchCompression(kgo.NoCompression()))
 	if err != nil {
 		return err
 	}
@@ -92,11 +94,12 @@ func largeAnswers(ctx context.Context, w *world, f *fault) error {
 	value := bytes.Repeat([]byte{0xff}, largeAnswerBytes)
 	var written atomic.Int64
 	for host.Sleep(ctx, time.Second/largeAnswersPerSecond) {
-		client.TryProduce(ctx, &kgo.Record{Topic: stream.AuthorizationResponses, Value: value}, func(_ *kgo.Record, err error) {
-			if err == nil { // else it is refused, or the broker is down by another fault
-				written.Add(1)
-			}
-		})
+		client.TryProduce(ctx, &kgo.Record{Topic: stream.AuthorizationResponses, Value: value},
+			func(_ *kgo.Record, err error) {
+				if err == nil { // else it is refused, or the broker is down by another fault
+					written.Add(1)
+				}
+			})
 	}
 	f.Detail = fmt.Sprintf("%d written", written.Load())
 	return nil
@@ -121,7 +124,8 @@ func floodByABank(ctx context.Context, w *world, f *fault) error {
 
 // flood is one that a bank sends.
 func (w *world) flood(f *fault, kind load.FloodKind, bank int) load.Flood {
-	return load.Flood{Kind: kind, Population: w.population, Bank: bank, Random: rand.New(rand.NewPCG(f.random.Uint64(), 0))}
+	return load.Flood{Kind: kind, Population: w.population, Bank: bank,
+		Random: rand.New(rand.NewPCG(f.random.Uint64(), 0))}
 }
 
 const (
@@ -155,7 +159,8 @@ func overload(ctx context.Context, w *world, f *fault) error {
 				panic(fmt.Sprintf("cannot encode a payment: %v", err)) // texts and numbers
 			}
 		}
-		return request{http.MethodPost, "/v1/payments:batch", string(w.population.Bank(floods[worker].Bank)), batch.Bytes()}
+		return request{http.MethodPost, "/v1/payments:batch", string(w.population.Bank(floods[worker].Bank)),
+			batch.Bytes()}
 	})
 	records.Wait()
 	f.Detail = fmt.Sprintf("over HTTP %s; %d to Kafka", said, written)

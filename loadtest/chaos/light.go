@@ -22,7 +22,8 @@ type Light struct {
 }
 
 func (l *Light) String() string {
-	return fmt.Sprintf("its light was green for %d s, amber for %d, red for %d, and could not be read for %d", l.Seconds[live.Green], l.Seconds[live.Amber], l.Seconds[live.Red], l.Seconds[unknown])
+	return fmt.Sprintf("its light was green for %d s, amber for %d, red for %d, and could not be read for %d",
+		l.Seconds[live.Green], l.Seconds[live.Amber], l.Seconds[live.Red], l.Seconds[unknown])
 }
 
 const unknown = "unknown"

@@ -78,7 +78,8 @@ func (o *observer) recovery(e *Event) {
 			before = at
 		}
 	}
-	e.FirstSettled, e.Standstill, e.CaughtUp = first.Seconds(), standstill.Seconds(), caughtUp(allSent, allSettled, began, stoodUntil)
+	e.FirstSettled, e.Standstill, e.CaughtUp = first.Seconds(), standstill.Seconds(),
+		caughtUp(allSent, allSettled, began, stoodUntil)
 }
 
 func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

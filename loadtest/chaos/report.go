@@ -14,7 +14,8 @@ func (r *Result) Page() report.Page {
 	var faults []report.Fault
 	var standstill, caughtUp float64
 	for _, e := range r.Events {
-		faults = append(faults, report.Fault{Name: e.Kind + " " + e.Target, Began: e.Began, Ended: e.Ended, Failed: e.Problem != "", Story: e.story()})
+		faults = append(faults, report.Fault{Name: e.Kind + " " + e.Target, Began: e.Began, Ended: e.Ended,
+			Failed: e.Problem != "", Story: e.story()})
 		standstill, caughtUp = max(standstill, e.Standstill), max(caughtUp, e.CaughtUp)
 	}
 	p := report.OfLoad(r.Load, faults, r.Repeat)
@@ -23,10 +24,14 @@ func (r *Result) Page() report.Page {
 		p.Title = fmt.Sprintf("Liquida: %s at %g payments a second", r.Events[0].Kind, r.Load.Rate)
 	}
 	p.Passed, p.Verdict = r.Passed, "Nothing lost, nothing twice, nothing in between."
-	p.Facts = append(p.Facts, report.Fact{Name: "system", Value: fmt.Sprintf("engines: %d, Kafka: %s, TigerBeetle servers: %d, deadline %v s", r.Engines, r.Kafka, r.Replicas, r.DeadlineSeconds)})
+	p.Facts = append(p.Facts,
+		report.Fact{Name: "system",
+			Value: fmt.Sprintf("engines: %d, Kafka: %s, TigerBeetle servers: %d, deadline %v s", r.Engines, r.Kafka,
+				r.Replicas, r.DeadlineSeconds)})
 	p.Figures = append(p.Figures[:len(p.Figures)-1],
 		report.Fact{Name: "longest standstill after a fault", Value: fmt.Sprintf("%.2f s", standstill)},
-		report.Fact{Name: "from a fault until what waited was caught up, at most", Value: fmt.Sprintf("%.2f s", caughtUp)},
+		report.Fact{Name: "from a fault until what waited was caught up, at most",
+			Value: fmt.Sprintf("%.2f s", caughtUp)},
 		report.Fact{Name: "payments over HTTP, watched all along", Value: pix.Thousands(r.Clients)},
 		report.Fact{Name: "good payments rejected because of a fault", Value: fmt.Sprint(r.Excused())},
 		report.Fact{Name: "redelivered and absorbed, at least", Value: pix.Thousands(int64(r.Counters["redelivered"]))})
@@ -39,7 +44,8 @@ func (r *Result) Page() report.Page {
 		p.Tables = append(p.Tables, r.Budget.table())
 	}
 	if r.Light != nil {
-		p.Checks = append(p.Checks, report.Check{Name: "live audit", Passed: r.Light.Seconds[live.Red] == 0, Text: r.Light.String()})
+		p.Checks = append(p.Checks,
+			report.Check{Name: "live audit", Passed: r.Light.Seconds[live.Red] == 0, Text: r.Light.String()})
 	}
 	if !r.Passed {
 		p.Verdict, p.Problems = "", append(slices.Clone(r.Problems), append(p.Problems, r.problems()...)...)
@@ -76,14 +82,19 @@ func (r *Result) problems() (all []string) {
 }
 
 func (r *Result) eventsTable() report.Table {
-	table := report.Table{Title: "Every fault", Note: "Seconds; the beginning counts from the first payment, all else from there. Caught up: after the standstill, no more payments wait than in the two seconds before.", TextColumns: 3,
-		Head: []string{"", "fault", "of", "detail", "began at", "lasted", "all ready after", "first settled", "standstill", "caught up"}}
+	table := report.Table{Title: "Every fault",
+		Note:        "Seconds; the beginning counts from the first payment, all else from there. Caught up: after the standstill, no more payments wait than in the two seconds before.",
+		TextColumns: 3,
+		Head: []string{"", "fault", "of", "detail", "began at", "lasted", "all ready after", "first settled",
+			"standstill", "caught up"}}
 	for i, e := range r.Events {
 		detail := e.Detail
 		if e.Problem != "" {
 			detail += " PROBLEM: " + e.Problem
 		}
-		table.Add(fmt.Sprint(i+1), e.Kind, e.Target, detail, fmt.Sprintf("%.1f", e.Began), fmt.Sprintf("%.1f", e.Lasted()), fmt.Sprintf("%.1f", e.ReadyAfter()), orNever(e.FirstSettled), orNever(e.Standstill), orNever(e.CaughtUp))
+		table.Add(fmt.Sprint(i+1), e.Kind, e.Target, detail, fmt.Sprintf("%.1f", e.Began),
+			fmt.Sprintf("%.1f", e.Lasted()), fmt.Sprintf("%.1f", e.ReadyAfter()), orNever(e.FirstSettled),
+			orNever(e.Standstill), orNever(e.CaughtUp))
 	}
 	return table
 }

@@ -16,24 +16,25 @@ import (
 
 // Result is the outcome of a run.
 type Result struct {
-	Passed          bool                `json:"passed"`
-	Problems        []string            `json:"problems"`
-	Seed            uint64              `json:"seed"`
-	Repeat          string              `json:"repeat"` // the command that repeats the run
-	StartedAt       time.Time           `json:"started_at"`
-	Engines         int                 `json:"engines"`
-	Kafka           string              `json:"kafka"`
-	Replicas        int                 `json:"ledger_replicas"`
-	DeadlineSeconds float64             `json:"deadline_seconds"`
-	Events          []Event             `json:"faults"`
-	Counters        Counters            `json:"engine_counters"`
-	Budget          *Budget             `json:"time_budget,omitempty"` // of evidence
-	Light           *Light              `json:"live_audit,omitempty"`  // if the control room ran
-	Settings        map[string][]string `json:"settings,omitempty"`    // of programs, where they differ from the shipped ones
-	Clients         int64               `json:"payments_by_http"`
-	Load            *load.Result        `json:"load"`
-	Audit           audit.Verdict       `json:"audit"`
-	Answers         answers.Verdict     `json:"answers"`
+	Passed          bool      `json:"passed"`
+	Problems        []string  `json:"problems"`
+	Seed            uint64    `json:"seed"`
+	Repeat          string    `json:"repeat"` // the command that repeats the run
+	StartedAt       time.Time `json:"started_at"`
+	Engines         int       `json:"engines"`
+	Kafka           string    `json:"kafka"`
+	Replicas        int       `json:"ledger_replicas"`
+	DeadlineSeconds float64   `json:"deadline_seconds"`
+	Events          []Event   `json:"faults"`
+	Counters        Counters  `json:"engine_counters"`
+	Budget          *Budget   `json:"time_budget,omitempty"` // of evidence
+	Light           *Light    `json:"live_audit,omitempty"`  // if the control room ran
+	// of programs, where they differ from the shipped ones
+	Settings map[string][]string `json:"settings,omitempty"`
+	Clients  int64               `json:"payments_by_http"`
+	Load     *load.Result        `json:"load"`
+	Audit    audit.Verdict       `json:"audit"`
+	Answers  answers.Verdict     `json:"answers"`
 }
 
 // Event is an injected fault. Times are seconds since the first payment.
@@ -71,7 +72,8 @@ func (r *Result) nameFaults(start time.Time) {
 		from, to := f.Sent.Sub(start).Seconds(), f.Ended.Sub(start).Seconds()
 		for _, event := range r.Events {
 			if over := max(event.Ready, event.Ended); event.Began <= to && (over == 0 || over >= from) {
-				f.During = append(f.During, fmt.Sprintf("%s %s (%.1f to %.1f s of the run)", event.Kind, event.Target, event.Began, over))
+				f.During = append(f.During,
+					fmt.Sprintf("%s %s (%.1f to %.1f s of the run)", event.Kind, event.Target, event.Began, over))
 			}
 		}
 		if f.During == nil {
@@ -128,11 +130,15 @@ func (r *Result) recoveryTable() report.Table {
 	}
 	c, redelivered := r.Counters, "unknown: no engine's counters could be read"
 	if c != nil {
-		redelivered = fmt.Sprintf("%.0f, and %.0f skipped by the hint (at least: a killed engine loses its last counts)", c["redelivered"], c["skipped"])
+		redelivered = fmt.Sprintf(
+			"%.0f, and %.0f skipped by the hint (at least: a killed engine loses its last counts)", c["redelivered"],
+			c["skipped"])
 	}
 	table.Add("payments redelivered", redelivered)
-	table.Add("duplicates absorbed", fmt.Sprintf("%.0f orders joined one in flight, %.0f responses of banks (%.0f late, %.0f about no payment in flight), %d repeated reports",
-		c["joined"], c["responses_late"]+c["responses_unknown"], c["responses_late"], c["responses_unknown"], r.Audit.Summary.RepeatedReports))
+	table.Add("duplicates absorbed",
+		fmt.Sprintf("%.0f orders joined one in flight, %.0f responses of banks (%.0f late, %.0f about no payment in flight), %d repeated reports",
+			c["joined"], c["responses_late"]+c["responses_unknown"], c["responses_late"], c["responses_unknown"],
+			r.Audit.Summary.RepeatedReports))
 	table.Add("good payments rejected", r.goodRejected())
 	return table
 }
@@ -149,7 +155,8 @@ func (r *Result) firstSettled(kinds ...string) string {
 		return ""
 	}
 	slices.Sort(seconds)
-	return fmt.Sprintf("median %.2f s, longest %.2f s, of %d", seconds[len(seconds)/2], seconds[len(seconds)-1], len(seconds))
+	return fmt.Sprintf("median %.2f s, longest %.2f s, of %d", seconds[len(seconds)/2], seconds[len(seconds)-1],
+		len(seconds))
 }
 
 // goodRejected counts rejected payments that should have settled.
@@ -185,7 +192,8 @@ func (r *Result) String() string {
 	for _, part := range []struct {
 		name string
 		good bool
-	}{{"the load", r.Load.Passed}, {"the audit", r.Audit.Clean}, {"the answers", r.Answers.Clean}, {"the programs", len(r.Problems) == 0}} {
+	}{{"the load", r.Load.Passed}, {"the audit", r.Audit.Clean}, {"the answers", r.Answers.Clean},
+		{"the programs", len(r.Problems) == 0}} {
 		if !part.good {
 			failed = append(failed, part.name)
 		}

@@ -82,7 +82,8 @@ func (w *world) engineTelemetry() (urls []string) {
 // invite has the guest join, with a key of its own and a secret to seal its responses.
 func (w *world) invite(ctx context.Context, seed uint64) error {
 	w.keys[string(load.Guest)] = keys.New(string(load.Guest))
-	operator := &load.Operator{Door: w.door, Population: w.population, Random: rand.New(rand.NewPCG(seed, 1001)), Did: w.event}
+	operator := &load.Operator{Door: w.door, Population: w.population, Random: rand.New(rand.NewPCG(seed, 1001)),
+		Did: w.event}
 	if err := operator.Invite(w.keys[string(load.Guest)]); err != nil {
 		return err
 	}
@@ -102,7 +103,8 @@ const balancesEvery = 200 * time.Millisecond
 
 // readBalances reads reserve, transit and books of every bank in one request, again and again. It
 // returns after ctx has ended and the last request is done.
-func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population, judge *answers.Judge) error {
+func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population,
+	judge *answers.Judge) error {
 	var ids []tb.Uint128
 	for n := range population.Banks {
 		bank := population.Bank(n)

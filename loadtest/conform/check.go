@@ -25,17 +25,18 @@ var checks = []struct {
 	ask           func(*counterpart) []*question
 	try           func(context.Context, *counterpart) error
 }{
-	{"answers what was asked before it started", "being-asked-over-kafka", nil, func(ctx context.Context, c *counterpart) error {
-		if c.early == nil {
-			return needsCommand
-		}
-		var wrong fault
-		err := c.await(ctx, []*question{c.early}, []int{0})
-		if errors.As(err, &wrong) {
-			return append(wrong, "let a new consumer group begin at the earliest offset")
-		}
-		return err
-	}},
+	{"answers what was asked before it started", "being-asked-over-kafka", nil,
+		func(ctx context.Context, c *counterpart) error {
+			if c.early == nil {
+				return needsCommand
+			}
+			var wrong fault
+			err := c.await(ctx, []*question{c.early}, []int{0})
+			if errors.As(err, &wrong) {
+				return append(wrong, "let a new consumer group begin at the earliest offset")
+			}
+			return err
+		}},
 	{"answers a question", "being-asked-over-kafka", one(func(*counterpart, *question) {}), nil},
 	{"answers in every partition, for every reply partition", "topics", func(c *counterpart) (all []*question) {
 		for asked := range c.partitions {
@@ -53,15 +54,16 @@ var checks = []struct {
 		}
 		return nil
 	}},
-	{"also from another partition, for another engine", "being-asked-over-kafka", nil, func(ctx context.Context, c *counterpart) error {
-		q := c.ask()
-		if err := c.answered(ctx, q); err != nil {
-			return err
-		}
-		q.earlier = []int32{q.ReplyPartition}
-		q.partition, q.ReplyPartition = (q.partition+1)%c.partitions, (q.ReplyPartition+1)%c.partitions
-		return c.answered(ctx, q)
-	}},
+	{"also from another partition, for another engine", "being-asked-over-kafka", nil,
+		func(ctx context.Context, c *counterpart) error {
+			q := c.ask()
+			if err := c.answered(ctx, q); err != nil {
+				return err
+			}
+			q.earlier = []int32{q.ReplyPartition}
+			q.partition, q.ReplyPartition = (q.partition+1)%c.partitions, (q.ReplyPartition+1)%c.partitions
+			return c.answered(ctx, q)
+		}},
 	{"answers a question whose payment is long over", "being-asked-over-kafka", one(func(c *counterpart, q *question) {
 		q.EndToEndId = pix.NewEndToEndID(c.payer, time.Now().Add(-48*time.Hour), c.random).String()
 	}), nil},
@@ -75,25 +77,29 @@ var checks = []struct {
 			c.ask(func(q *question) { q.AmountCentavos, q.Payee.Number = math.MaxInt64, strings.Repeat("9", 20) }),
 		}
 	}, nil},
-	{"answers when its own customer pays", "being-asked-over-kafka", one(func(c *counterpart, q *question) { q.Payer.Ispb = string(c.Bank) }), nil},
+	{"answers when its own customer pays", "being-asked-over-kafka", one(func(c *counterpart, q *question) {
+		q.Payer.Ispb = string(c.Bank)
+	}), nil},
 	{"ignores fields that it does not know", "topics", one(func(_ *counterpart, q *question) {
 		unknown := protowire.AppendTag(nil, 1000, protowire.BytesType)
 		q.ProtoReflect().SetUnknown(protowire.AppendString(unknown, "a field of a later version"))
 	}), nil},
 	{"leaves the questions to other banks alone", "being-asked-over-kafka", nil, others},
-	{"goes on after what is no question", "being-asked-over-kafka", nil, func(ctx context.Context, c *counterpart) error {
-		q := c.ask()
-		strange := [][]byte{nil, {0xff}, {0x18, 0x01}, []byte("{}"), {0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f}, []byte(strings.Repeat("\x0a\x01E", 1000))}
-		for _, reply := range []int32{c.partitions, math.MaxInt32, -1} {
-			strange = append(strange, c.aside(func(n *question) { n.ReplyPartition = reply }).record().Value)
-		}
-		for _, value := range strange {
-			if err := c.send(ctx, trial(q.partition, value)); err != nil {
-				return err
+	{"goes on after what is no question", "being-asked-over-kafka", nil,
+		func(ctx context.Context, c *counterpart) error {
+			q := c.ask()
+			strange := [][]byte{nil, {0xff}, {0x18, 0x01}, []byte("{}"), {0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f},
+				[]byte(strings.Repeat("\x0a\x01E", 1000))}
+			for _, reply := range []int32{c.partitions, math.MaxInt32, -1} {
+				strange = append(strange, c.aside(func(n *question) { n.ReplyPartition = reply }).record().Value)
 			}
-		}
-		return c.answered(ctx, q)
-	}},
+			for _, value := range strange {
+				if err := c.send(ctx, trial(q.partition, value)); err != nil {
+					return err
+				}
+			}
+			return c.answered(ctx, q)
+		}},
 	{"does not answer what was never asked: an aborted transaction", "topics", nil, aborted},
 	{"answers a crowd within the deadline", "limits", (*counterpart).crowd, nil},
 	{"commits an offset after the response", "being-asked-over-kafka", nil, committed},
@@ -132,7 +138,8 @@ func others(ctx context.Context, c *counterpart) error {
 	foreign := map[string]bool{}
 	for _, payer := range []pix.ISPB{c.payer, c.Bank} {
 		q := c.aside(func(q *question) {
-			q.Payer.Ispb, q.Payee.Ispb, q.partition, q.ReplyPartition = string(payer), nobody, own.partition, own.ReplyPartition
+			q.Payer.Ispb, q.Payee.Ispb, q.partition, q.ReplyPartition = string(payer), nobody, own.partition,
+				own.ReplyPartition
 		})
 		foreign[q.EndToEndId] = true
 		if err := c.send(ctx, q.record()); err != nil {
@@ -145,7 +152,8 @@ func others(ctx context.Context, c *counterpart) error {
 	var wrong fault
 	for _, s := range c.strays {
 		if s.err == nil && foreign[s.EndToEndId] && c.writers[s.record.ProducerID] { // else a simulator of all banks
-			wrong = append(wrong, fmt.Sprintf("%s was a question to bank %s, and is answered in the name of %.20q", s.EndToEndId, nobody, s.Ispb))
+			wrong = append(wrong, fmt.Sprintf("%s was a question to bank %s, and is answered in the name of %.20q",
+				s.EndToEndId, nobody, s.Ispb))
 		}
 	}
 	if wrong != nil {
@@ -167,14 +175,18 @@ func aborted(ctx context.Context, c *counterpart) error {
 	} else if err != nil {
 		return err
 	}
-	if err := errors.Join(client.ProduceSync(ctx, never.record()).FirstErr(), client.EndTransaction(ctx, kgo.TryAbort)); err != nil {
+	if err := errors.Join(client.ProduceSync(ctx, never.record()).FirstErr(),
+		client.EndTransaction(ctx, kgo.TryAbort)); err != nil {
 		return err
 	}
-	if err := c.answered(ctx, c.ask(func(q *question) { q.partition, q.ReplyPartition = never.partition, never.ReplyPartition })); err != nil {
+	if err := c.answered(ctx, c.ask(func(q *question) {
+		q.partition, q.ReplyPartition = never.partition, never.ReplyPartition
+	})); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(c.strays, func(s stray) bool { return s.err == nil && s.EndToEndId == never.EndToEndId }) {
-		return fault{never.EndToEndId + " stands in an aborted transaction and was answered: read with isolation.level=read_committed"}
+		return fault{never.EndToEndId +
+			" stands in an aborted transaction and was answered: read with isolation.level=read_committed"}
 	}
 	return nil
 }
@@ -237,12 +249,16 @@ func (c *counterpart) committedUnanswered(ctx context.Context, groups []string, 
 	}
 	unanswered := func(record *kgo.Record) bool { return len(c.responses[string(record.Key)]) == 0 }
 	const patience = 2 * time.Second // what was written before the offset may become visible after it
-	if err := c.read(ctx, patience, func() bool { return !slices.ContainsFunc(behind, unanswered) }); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := c.read(ctx, patience, func() bool {
+		return !slices.ContainsFunc(behind, unanswered)
+	}); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	for _, record := range behind {
 		if unanswered(record) {
-			return fault{fmt.Sprintf("offset %d of partition %d is committed, and %s is not answered: a kill now would lose it", record.Offset, record.Partition, record.Key)}
+			return fault{fmt.Sprintf(
+				"offset %d of partition %d is committed, and %s is not answered: a kill now would lose it",
+				record.Offset, record.Partition, record.Key)}
 		}
 	}
 	return nil

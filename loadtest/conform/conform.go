@@ -139,7 +139,8 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 }
 
 // try carries out a check. An error says that it told nothing about the bank.
-func (c *counterpart) try(ctx context.Context, line Line, ask func(*counterpart) []*question, try func(context.Context, *counterpart) error) (Line, error) {
+func (c *counterpart) try(ctx context.Context, line Line, ask func(*counterpart) []*question,
+	try func(context.Context, *counterpart) error) (Line, error) {
 	var err error
 	if ask != nil {
 		err = c.answered(ctx, ask(c)...)
@@ -189,7 +190,9 @@ func (c *counterpart) judgeStrays() Line {
 			_, s.err = pix.ParsePaymentOrReturnID(s.EndToEndId)
 		}
 		if s.err != nil {
-			line.Wrong = append(line.Wrong, fmt.Sprintf("partition %d, offset %d responds to nothing that can be asked: %v", s.record.Partition, s.record.Offset, s.err))
+			line.Wrong = append(line.Wrong,
+				fmt.Sprintf("partition %d, offset %d responds to nothing that can be asked: %v", s.record.Partition,
+					s.record.Offset, s.err))
 		}
 	}
 	return line
@@ -210,8 +213,9 @@ func (c *counterpart) drain(ctx context.Context) error {
 
 // connection writes as an engine does: without compression, which not every client can unpack.
 func (c *counterpart) connection(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(append(slices.Clone(c.Kafka), kgo.ClientID("conform"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerBatchCompression(kgo.NoCompression())), options...)...)
+	return kgo.NewClient(append(
+		append(slices.Clone(c.Kafka), kgo.ClientID("conform"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerBatchCompression(kgo.NoCompression())), options...)...)
 }
 
 // connect reads responses from now on.
@@ -228,7 +232,8 @@ func (c *counterpart) connect(ctx context.Context) error {
 	ends.Each(func(end kadm.ListedOffset) { c.next[end.Partition] = end.Offset })
 	c.partitions = int32(len(c.next))
 	// Control records count too, so that the end can be reached.
-	c.client, err = c.connection(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumePartitions(ends.KOffsets()))
+	c.client, err = c.connection(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+		kgo.ConsumePartitions(ends.KOffsets()))
 	return err
 }
 
@@ -299,7 +304,8 @@ func (c *counterpart) await(ctx context.Context, questions []*question, before [
 		return err
 	}
 	if n, q := open(); n > 0 {
-		return fault{fmt.Sprintf("no response within %v to %d of %d questions, such as %s in partition %d", c.Within, n, len(questions), q.EndToEndId, q.partition)}
+		return fault{fmt.Sprintf("no response within %v to %d of %d questions, such as %s in partition %d", c.Within, n,
+			len(questions), q.EndToEndId, q.partition)}
 	}
 	return nil
 }

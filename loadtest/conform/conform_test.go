@@ -30,12 +30,14 @@ const partitionsOfTests = 3
 // the bank is a process: TestMain.
 func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) map[string]Line {
 	t.Helper()
-	broker := kit.StartBroker(t, kfake.SeedTopics(partitionsOfTests, stream.AuthorizationRequests, stream.AuthorizationResponses))
+	broker := kit.StartBroker(t,
+		kfake.SeedTopics(partitionsOfTests, stream.AuthorizationRequests, stream.AuthorizationResponses))
 	file := t.TempDir() + "/secrets"
 	kit.Must(t, keys.MakeSeals(file, []pix.ISPB{bankOfTests}))
 	seals, err := keys.ReadSeals(file)
 	kit.Must(t, err)
-	config := Config{Kafka: []kgo.Opt{kgo.SeedBrokers(broker.Address)}, Bank: bankOfTests, Seals: seals, Within: 30 * time.Second, Crowd: 200, Log: t.Logf}
+	config := Config{Kafka: []kgo.Opt{kgo.SeedBrokers(broker.Address)}, Bank: bankOfTests, Seals: seals,
+		Within: 30 * time.Second, Crowd: 200, Log: t.Logf}
 	if start == nil {
 		config.Command = []string{"env", "KAFKA_BROKERS=" + broker.Address, "ANSWER_KEYS_FILE=" + file, os.Args[0]}
 	} else {
@@ -68,7 +70,8 @@ var bugs = []struct{ name, check, says string }{
 	{"another key", "keys a response by its end_to_end_id", "its key is"},
 	{"the seal of another value", "seals each response", "is not the HMAC-SHA-256"},
 	{"answers for all banks", "leaves the questions to other banks alone", "was a question to bank"},
-	{"a reason of the engine", "accepts without a reason, rejects with one that is a bank's to give", "not a bank's to give"},
+	{"a reason of the engine", "accepts without a reason, rejects with one that is a bank's to give",
+		"not a bank's to give"},
 	{"answers once", "answers a repeated question", silent},
 	{"answers twice, and differently", oneAnswer, "then"},
 	{"answers what nobody asked", "writes nothing else", "responds to nothing that can be asked"},
@@ -118,7 +121,8 @@ func (b *bank) take(record *kgo.Record) bool {
 	if !isOurs || uint32(request.ReplyPartition) >= partitionsOfTests {
 		return true
 	}
-	response := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: string(bankOfTests), Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+	response := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: string(bankOfTests),
+		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
 	reject := func(reason string) {
 		response.Status, response.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, reason
 	}
@@ -156,7 +160,8 @@ func (b *bank) write(request *pixv1.AuthorizationRequest, response *pixv1.Author
 	if err != nil {
 		panic(err)
 	}
-	record := &kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition, Key: []byte(request.EndToEndId), Value: value}
+	record := &kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition,
+		Key: []byte(request.EndToEndId), Value: value}
 	sealed := value
 	switch b.bug {
 	case "another partition":
@@ -217,8 +222,10 @@ func TestMain(m *testing.M) {
 	seals, err := keys.ReadSeals(os.Getenv("ANSWER_KEYS_FILE"))
 	var client *kgo.Client
 	if err == nil {
-		client, err = kgo.NewClient(kgo.SeedBrokers(os.Getenv("KAFKA_BROKERS")), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-			kgo.ConsumerGroup("bank"), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(from), kgo.DisableAutoCommit(), kgo.SessionTimeout(6*time.Second))
+		client, err = kgo.NewClient(kgo.SeedBrokers(os.Getenv("KAFKA_BROKERS")),
+			kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+			kgo.ConsumerGroup("bank"), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(from),
+			kgo.DisableAutoCommit(), kgo.SessionTimeout(6*time.Second))
 	}
 	if err == nil {
 		err = (&bank{client: client, seals: seals, bug: bug}).runCommitting()
@@ -237,7 +244,8 @@ func start(t *testing.T, broker *kit.Broker, file string, b *bank) {
 	if b.bug == readsAborted {
 		isolation = kgo.ReadUncommitted()
 	}
-	b.client = broker.Client(kgo.FetchIsolationLevel(isolation), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	b.client = broker.Client(kgo.FetchIsolationLevel(isolation), kgo.ConsumeTopics(stream.AuthorizationRequests),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	go b.run(t.Context())
 }
 
@@ -264,7 +272,8 @@ func TestABanksBugIsTold(t *testing.T) {
 					t.Errorf("%s: %s %q", check, line.Skipped, line.Wrong)
 				}
 			}
-			if wrong := lines[bug.check].Wrong; bug.check != "" && (len(wrong) == 0 || !strings.Contains(wrong[0], bug.says)) {
+			if wrong := lines[bug.check].Wrong; bug.check != "" &&
+				(len(wrong) == 0 || !strings.Contains(wrong[0], bug.says)) {
 				t.Errorf("%s: %q and must say %q", bug.check, wrong, bug.says)
 			}
 		})
@@ -303,7 +312,8 @@ func TestThePythonBankConforms(t *testing.T) {
 	if python == "" {
 		t.Skip("PYTHON_WITH_KAFKA names a Python with confluent-kafka: make test-python-bank")
 	}
-	if output, err := exec.CommandContext(t.Context(), python, "-c", "import confluent_kafka").CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(t.Context(), python, "-c",
+		"import confluent_kafka").CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", python, err, output)
 	}
 	for check, line := range try(t, func(config *Config) {

@@ -72,14 +72,16 @@ func TestTheDocumentForParticipantsIsTrue(t *testing.T) {
 	const id = "E1000000120261122174500000abcdef"
 	endToEndID, err := pix.ParseEndToEndID(id)
 	kit.Must(t, err)
-	payer, payee := pix.Account{ISPB: "10000001", Branch: "0001", Number: "7"}, pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
+	payer, payee := pix.Account{ISPB: "10000001", Branch: "0001", Number: "7"},
+		pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
 	is("account `"+payer.String()+"`", hex128(ledger.CustomerAccount(payer)))
 	is("hold of leg 1 of `"+id+"`", hex128(ledger.IDsOf(endToEndID).Pending(1)))
 	is("its verdict", hex128(ledger.IDsOf(endToEndID).Verdict()))
 	is("content hash: from `"+payer.String()+"` to `"+payee.String()+"`, 12,345 centavos",
 		fmt.Sprintf("`%016x`", pix.Content{Payer: payer, Payee: payee, AmountCentavos: 12345}.Hash()))
 
-	response := &pixv1.AuthorizationResponse{EndToEndId: id, Ispb: "10000002", Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+	response := &pixv1.AuthorizationResponse{EndToEndId: id, Ispb: "10000002",
+		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
 	value, err := response.MarshalVT()
 	kit.Must(t, err)
 	secret := strings.Trim(document["secret"][0], "`")

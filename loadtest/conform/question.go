@@ -65,7 +65,8 @@ func (q *question) record() *kgo.Record {
 
 // trial returns a record with the header by which an audit of these topics knows that no engine has written it.
 func trial(partition int32, value []byte) *kgo.Record {
-	return &kgo.Record{Topic: stream.AuthorizationRequests, Partition: partition, Value: value, Headers: []kgo.RecordHeader{{Key: "conform"}}}
+	return &kgo.Record{Topic: stream.AuthorizationRequests, Partition: partition, Value: value,
+		Headers: []kgo.RecordHeader{{Key: "conform"}}}
 }
 
 // response is what came for a question.
@@ -92,18 +93,20 @@ var rules = []struct {
 	name, section string
 	broken        func(*counterpart, *question, *response) string
 }{
-	{"responds in the reply partition", "being-asked-over-kafka", func(_ *counterpart, q *question, r *response) string {
-		if r.record.Partition != q.ReplyPartition && !slices.Contains(q.earlier, r.record.Partition) {
-			return fmt.Sprintf("it is in partition %d and must be in %d", r.record.Partition, q.ReplyPartition)
-		}
-		return ""
-	}},
-	{"gives each question one response, the same each time", "being-asked-over-kafka", func(c *counterpart, q *question, r *response) string {
-		if first := &c.responses[q.EndToEndId][0]; !r.same(first) {
-			return fmt.Sprintf("first %s, then %s", first, r)
-		}
-		return ""
-	}},
+	{"responds in the reply partition", "being-asked-over-kafka",
+		func(_ *counterpart, q *question, r *response) string {
+			if r.record.Partition != q.ReplyPartition && !slices.Contains(q.earlier, r.record.Partition) {
+				return fmt.Sprintf("it is in partition %d and must be in %d", r.record.Partition, q.ReplyPartition)
+			}
+			return ""
+		}},
+	{"gives each question one response, the same each time", "being-asked-over-kafka",
+		func(c *counterpart, q *question, r *response) string {
+			if first := &c.responses[q.EndToEndId][0]; !r.same(first) {
+				return fmt.Sprintf("first %s, then %s", first, r)
+			}
+			return ""
+		}},
 	{"keys a response by its end_to_end_id", "topics", func(_ *counterpart, q *question, r *response) string {
 		if string(r.record.Key) != q.EndToEndId {
 			return fmt.Sprintf("its key is %.40q", r.record.Key)
@@ -116,25 +119,26 @@ var rules = []struct {
 		}
 		return ""
 	}},
-	{"accepts without a reason, rejects with one that is a bank's to give", "being-asked-over-kafka", func(_ *counterpart, _ *question, r *response) string {
-		switch r.Status {
-		case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
-			if r.ReasonCode != "" {
-				return fmt.Sprintf("it accepts with reason_code %.20q, which must be empty", r.ReasonCode)
+	{"accepts without a reason, rejects with one that is a bank's to give", "being-asked-over-kafka",
+		func(_ *counterpart, _ *question, r *response) string {
+			switch r.Status {
+			case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
+				if r.ReasonCode != "" {
+					return fmt.Sprintf("it accepts with reason_code %.20q, which must be empty", r.ReasonCode)
+				}
+			case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
+				reason, err := pix.ParseReason(r.ReasonCode)
+				if err != nil {
+					return "reason_code: " + err.Error()
+				}
+				if reason.FromBank() != reason {
+					return fmt.Sprintf("reason_code is %s, which is not a bank's to give", reason)
+				}
+			default:
+				return fmt.Sprintf("status is %s: it must be ACSP or RJCT", r.Status)
 			}
-		case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
-			reason, err := pix.ParseReason(r.ReasonCode)
-			if err != nil {
-				return "reason_code: " + err.Error()
-			}
-			if reason.FromBank() != reason {
-				return fmt.Sprintf("reason_code is %s, which is not a bank's to give", reason)
-			}
-		default:
-			return fmt.Sprintf("status is %s: it must be ACSP or RJCT", r.Status)
-		}
-		return ""
-	}},
+			return ""
+		}},
 	{"seals each response", "the-seal", func(c *counterpart, _ *question, r *response) string {
 		if c.Seals == nil {
 			return ""
@@ -144,7 +148,8 @@ var rules = []struct {
 				if c.Seals.Genuine(c.Bank, r.record.Value, header.Value) {
 					return ""
 				}
-				return fmt.Sprintf("its seal of %d bytes is not the HMAC-SHA-256 of its value with the bank's secret", len(header.Value))
+				return fmt.Sprintf("its seal of %d bytes is not the HMAC-SHA-256 of its value with the bank's secret",
+					len(header.Value))
 			}
 		}
 		return "it has no header " + keys.SealHeader

@@ -73,7 +73,8 @@ type counts struct {
 func (c *counting) connect() {
 	c.callers = c.system.callers(c.ProducerURL())
 	var err error
-	c.client, err = kgo.NewClient(kgo.SeedBrokers(c.KafkaAddress()), kgo.MetadataMinAge(time.Second/4), kgo.MetadataMaxAge(time.Second))
+	c.client, err = kgo.NewClient(kgo.SeedBrokers(c.KafkaAddress()), kgo.MetadataMinAge(time.Second/4),
+		kgo.MetadataMaxAge(time.Second))
 	c.must(err)
 	c.t.Cleanup(c.client.Close)
 	c.partitions = int32(len(c.bounds()))
@@ -96,7 +97,8 @@ const payer = "10000001"
 
 // pay sends a payment once, and counts the answer.
 func (c *counting) pay(ctx context.Context) {
-	const payment = `{"payer":{"ispb":"` + payer + `","branch":"0001","number":"1"},"payee":{"ispb":"10000002","branch":"0001","number":"1"},"amount_centavos":1}`
+	const payment = `{"payer":{"ispb":"` + payer +
+		`","branch":"0001","number":"1"},"payee":{"ispb":"10000002","branch":"0001","number":"1"},"amount_centavos":1}`
 	answer, err := c.callers.Send(ctx, http.MethodPost, "/v1/payments", payer, []byte(payment))
 	var said struct {
 		EndToEndID string `json:"end_to_end_id"`
@@ -160,7 +162,8 @@ func (c *counting) stored(accepted []string) {
 		missing[id] = true
 	}
 	for partition, of := range c.bounds() {
-		c.must(stream.ReadRange(c.t.Context(), c.Kafka(), host.System().Dial, stream.Payments, partition, of.Start, of.End,
+		c.must(stream.ReadRange(c.t.Context(), c.Kafka(), host.System().Dial, stream.Payments, partition,
+			of.Start, of.End,
 			func(r *kgo.Record) { delete(missing, string(r.Key)) }))
 	}
 	if len(missing) > 0 {
@@ -268,9 +271,10 @@ func (c *counting) giveUp() {
 	defer c.paying.Unlock()
 	after := c.take()
 	for why, times := range after.refused {
-		// Until the engine says that it has taken what was accepted without it, the door says overload. Where the ledger or
-		// the broker are slow on a busy machine, the caller is told.
-		if !strings.Contains(why, ":overload ") && !strings.Contains(why, "-away ") && !strings.Contains(why, "PUBLISH_TIMEOUT") {
+		// Until the engine says that it has taken what was accepted without it, the door says overload. Where the
+		// ledger or the broker are slow on a busy machine, the caller is told.
+		if !strings.Contains(why, ":overload ") && !strings.Contains(why, "-away ") &&
+			!strings.Contains(why, "PUBLISH_TIMEOUT") {
 			c.t.Errorf("after the log was given up, %d payments were not accepted: %s", times, why)
 		}
 	}

@@ -32,7 +32,8 @@ func TestBackup(t *testing.T) {
 
 	// An older ledger beside newer topics.
 	told := b.pay()
-	b.says(b.block("Only the ledger comes back older, or is lost", 0), "the ledger is older than the topics", "LEDGER_GIVEN_UP=")
+	b.says(b.block("Only the ledger comes back older, or is lost", 0), "the ledger is older than the topics",
+		"LEDGER_GIVEN_UP=")
 	b.block("Only the ledger comes back older, or is lost", 1)
 	b.knows(before, true)
 	b.knows(told, false)
@@ -44,7 +45,8 @@ func TestBackup(t *testing.T) {
 	b.says(b.run("bin/stack up || true"), "docs/backup.md")
 
 	// Docker is for deploy/verify-compose.sh.
-	run := []string{"Copy", "Check a copy", "Put a copy back", "Only the ledger comes back older, or is lost", "One replica of three lost its file"}
+	run := []string{"Copy", "Check a copy", "Put a copy back", "Only the ledger comes back older, or is lost",
+		"One replica of three lost its file"}
 	for heading, blocks := range b.blocks {
 		for _, block := range blocks {
 			if !slices.Contains(run, heading) && !strings.Contains(block, "docker compose") {
@@ -97,13 +99,16 @@ func beginBackup(t *testing.T, replicas int) *backup {
 	for _, name := range []string{"producer", "clearing-engine", "bank-simulator", "archiver", "bootstrap", "broker"} {
 		b.must(os.Symlink(filepath.Join(binaries, name), filepath.Join(folder, "bin", name)))
 	}
-	b.must(os.Symlink(compile(t, "tigerbeetle", "./deploy/cmd/tigerbeetle"), filepath.Join(folder, "bin", "tigerbeetle")))
-	program("stack", fmt.Sprintf("#!/bin/sh\n[ \"$1\" != up ] || set -- \"$@\" --no-build --free-ports --room=false --cache-grid=64MiB --ledger-reserve=0 --replicas=%d\nexec %s \"$@\"\n",
+	b.must(os.Symlink(compile(t, "tigerbeetle", "./deploy/cmd/tigerbeetle"),
+		filepath.Join(folder, "bin", "tigerbeetle")))
+	program("stack", fmt.Sprintf(
+		"#!/bin/sh\n[ \"$1\" != up ] || set -- \"$@\" --no-build --free-ports --room=false --cache-grid=64MiB --ledger-reserve=0 --replicas=%d\nexec %s \"$@\"\n",
 		replicas, compile(t, "stack", "./deploy/cmd/stack")))
 	program("loadtest", "#!/bin/sh\nfor dir in check .stack; do [ ! -e $dir/control.sock ] || break; done\n"+
 		"export KAFKA_BROKERS=$(bin/stack status --dir $dir | awk '/^broker / {print $4}')\n"+
 		"export TIGERBEETLE_ADDRESSES=$(bin/stack status --dir $dir | awk '/^tigerbeetle/ {print $4}' | paste -sd , -)\n"+
-		"export ANSWER_KEYS_FILE=${ANSWER_KEYS_FILE:-.stack/answer-keys}\nexec "+filepath.Join(binaries, "loadtest")+" \"$@\"\n")
+		"export ANSWER_KEYS_FILE=${ANSWER_KEYS_FILE:-.stack/answer-keys}\nexec "+filepath.Join(binaries,
+		"loadtest")+" \"$@\"\n")
 
 	t.Cleanup(func() {
 		for _, dir := range []string{"check", ".stack"} {
@@ -127,7 +132,8 @@ func (b *backup) must(err error) {
 func (b *backup) run(commands string) string {
 	b.t.Helper()
 	output := filepath.Join(b.t.TempDir(), "output")
-	shell := exec.Command("bash", "-ec", "copy=$(ls -d backup/* 2>&-) || true\nexec >"+output+" 2>&1\n"+commands) // of the first block
+	// of the first block
+	shell := exec.Command("bash", "-ec", "copy=$(ls -d backup/* 2>&-) || true\nexec >"+output+" 2>&1\n"+commands)
 	shell.Dir = b.folder
 	err := shell.Run()
 	printed, _ := os.ReadFile(output)
@@ -189,7 +195,8 @@ func shellBlocks(t *testing.T, path string) map[string][]string {
 	text, err := os.ReadFile(path)
 	kit.Must(t, err)
 	all, heading := map[string][]string{}, ""
-	for _, part := range regexp.MustCompile("(?m)^## (.*)$|^```sh\n((?s:.*?))^```$").FindAllStringSubmatch(string(text), -1) {
+	for _, part := range regexp.MustCompile("(?m)^## (.*)$|^```sh\n((?s:.*?))^```$").FindAllStringSubmatch(
+		string(text), -1) {
 		if part[1] != "" {
 			heading = part[1]
 			continue

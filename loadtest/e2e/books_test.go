@@ -81,7 +81,8 @@ func (b *books) ledgerFolder() string {
 func (b *books) keep() (copied string) {
 	b.t.Helper()
 	copied = filepath.Join(b.config.Dir, fmt.Sprintf("copy-%d", time.Now().UnixNano()))
-	if output, err := exec.Command("cp", "-r", "--sparse=always", b.ledgerFolder(), copied).CombinedOutput(); err != nil {
+	if output, err := exec.Command("cp", "-r", "--sparse=always", b.ledgerFolder(),
+		copied).CombinedOutput(); err != nil {
 		b.t.Fatalf("%v %s", err, output)
 	}
 	return copied
@@ -162,11 +163,14 @@ func olderLedgerIsNotTaken(b *books) {
 	b.must(b.start())
 	since := time.Now()
 	b.eventually("a pulse", func() bool {
-		return slices.ContainsFunc(slices.Collect(maps.Values(b.checkpoints())), func(c origin.Checkpoint) bool { return c.At.After(since) })
+		return slices.ContainsFunc(slices.Collect(maps.Values(b.checkpoints())), func(c origin.Checkpoint) bool {
+			return c.At.After(since)
+		})
 	})
 	b.stop()
 	newest := b.put(old)
-	b.refuses("a copy from before a pulse", "the ledger is older than the topics", "LEDGER_GIVEN_UP=1-", "docs/backup.md")
+	b.refuses("a copy from before a pulse", "the ledger is older than the topics", "LEDGER_GIVEN_UP=1-",
+		"docs/backup.md")
 	old = b.put(newest)
 
 	// Between pulse and payment, under a front door and an engine that run.
@@ -193,7 +197,8 @@ func olderLedgerIsNotTaken(b *books) {
 		}
 		return code == http.StatusServiceUnavailable && strings.Contains(text, "the ledger is older than the topics")
 	})
-	if code, text := b.ask("POST", "/v1/payments", fmt.Sprintf(`{"end_to_end_id": %q}`, second)); code != http.StatusServiceUnavailable {
+	if code, text := b.ask("POST", "/v1/payments",
+		fmt.Sprintf(`{"end_to_end_id": %q}`, second)); code != http.StatusServiceUnavailable {
 		t.Errorf("an order: %d %s", code, text)
 	}
 	light := b.watch(b.ledgerClient())
@@ -208,7 +213,8 @@ func olderLedgerIsNotTaken(b *books) {
 	old = b.put(newest)
 	b.must(b.start())
 	for _, id := range []string{first, second} {
-		if code, text := b.ask("GET", "/v1/payments/"+id, ""); code != http.StatusOK || !strings.Contains(text, `"settled"`) {
+		if code, text := b.ask("GET", "/v1/payments/"+id, ""); code != http.StatusOK ||
+			!strings.Contains(text, `"settled"`) {
 			t.Errorf("%s with the newest copy: %d %s", id, code, text)
 		}
 	}
@@ -281,7 +287,9 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 
 // bootstrap runs it once more, with arguments and more settings.
 func (s *system) bootstrap(arguments []string, env ...string) kit.Output {
-	return kit.RunCommand(s.t, append(env, "KAFKA_BROKERS="+s.KafkaAddress(), "TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses(), "TELEMETRY_ADDRESS=127.0.0.1:0"),
+	return kit.RunCommand(s.t,
+		append(env, "KAFKA_BROKERS="+s.KafkaAddress(), "TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses(),
+			"TELEMETRY_ADDRESS=127.0.0.1:0"),
 		filepath.Join(binaries, "bootstrap"), arguments...)
 }
 

@@ -16,7 +16,8 @@ func TestEveryCase(t *testing.T) {
 		t.Errorf("%d of %d payments settled", result.Settled, result.Sent)
 	}
 	// The bank simulator is not what is tried: what is asked here must not look like a fault of the engines.
-	if err := s.Run(t.Context(), io.Discard, io.Discard, "loadtest", "conform", "--bank", "10000005", "--crowd", "50", "--within", "10s"); err != nil {
+	if err := s.Run(t.Context(), io.Discard, io.Discard, "loadtest", "conform", "--bank", "10000005", "--crowd", "50",
+		"--within", "10s"); err != nil {
 		t.Logf("the bank simulator does not conform: %v", err)
 	}
 	verdict := s.audit()
@@ -31,6 +32,7 @@ func TestEveryCase(t *testing.T) {
 		rejected += n
 	}
 	if result.Returned == 0 || verdict.Summary.Returned != result.Returned || rejected != result.ReturnsRejected {
-		t.Errorf("the load saw %d returns settle and %d rejected, the audit %d and %v", result.Returned, result.ReturnsRejected, verdict.Summary.Returned, verdict.Summary.ReturnsRejected)
+		t.Errorf("the load saw %d returns settle and %d rejected, the audit %d and %v", result.Returned,
+			result.ReturnsRejected, verdict.Summary.Returned, verdict.Summary.ReturnsRejected)
 	}
 }

@@ -23,21 +23,25 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 	}
 	s := start(t, 1)
 	made := t.TempDir()
-	generate := exec.Command(generator, "generate", "--path", "../../services/producer/openapi.json", "--output-path", made+"/foreign", "--meta", "none")
+	generate := exec.Command(generator, "generate", "--path", "../../services/producer/openapi.json", "--output-path",
+		made+"/foreign", "--meta", "none")
 	said, err := generate.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	// The tool has no NDJSON, and so no batches. Anything else that it leaves out is our error.
-	if left := strings.Count(string(said), "will not be generated"); left != 1 || !strings.Contains(string(said), "Unsupported content type application/x-ndjson") {
+	if left := strings.Count(string(said), "will not be generated"); left != 1 ||
+		!strings.Contains(string(said), "Unsupported content type application/x-ndjson") {
 		t.Errorf("it left %d endpoints out:\n%s", left, said)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(generator), "python"), "testdata/pays.py")
-	command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "PAYER_KEY="+s.key("10000001"), "PAYEE_KEY="+s.key("10000002"), "CENTRAL_BANK_KEY="+s.key(keys.CentralBank),
+	command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "PAYER_KEY="+s.key("10000001"),
+		"PAYEE_KEY="+s.key("10000002"), "CENTRAL_BANK_KEY="+s.key(keys.CentralBank),
 		"PYTHONPATH="+made, "PYTHONDONTWRITEBYTECODE=1")
-	if said, err := command.CombinedOutput(); err != nil || !strings.Contains(string(said), "paid, polled, streamed, read and gave back") {
+	if said, err := command.CombinedOutput(); err != nil ||
+		!strings.Contains(string(said), "paid, polled, streamed, read and gave back") {
 		t.Fatalf("%v\n%s", err, said)
 	}
 }
@@ -49,8 +53,10 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 		command []string
 		payer   client.Account
 	}{
-		{"go", []string{compile(t, "example", "./examples/go")}, client.Account{ISPB: "10000003", Branch: "0001", Number: "7"}},
-		{"python", []string{"python3", "../../examples/python/payer.py"}, client.Account{ISPB: "10000004", Branch: "0001", Number: "7"}},
+		{"go", []string{compile(t, "example", "./examples/go")},
+			client.Account{ISPB: "10000003", Branch: "0001", Number: "7"}},
+		{"python", []string{"python3", "../../examples/python/payer.py"},
+			client.Account{ISPB: "10000004", Branch: "0001", Number: "7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := exec.LookPath(c.command[0]); err != nil {
@@ -83,7 +89,8 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 			run(0, "reconciled: 5 payments in the journal, 5 of them left the account")
 
 			// Someone else pays from the account, without the journal.
-			stray, err := s.api(c.payer.ISPB).Pay(t.Context(), client.Payment{Payer: c.payer, Payee: c.payer, AmountCentavos: 1}, 2*time.Minute)
+			stray, err := s.api(c.payer.ISPB).Pay(t.Context(),
+				client.Payment{Payer: c.payer, Payee: c.payer, AmountCentavos: 1}, 2*time.Minute)
 			if err != nil || stray.Status != client.Settled {
 				t.Fatalf("%+v %v", stray, err)
 			}

@@ -68,8 +68,8 @@ func TestBrokerDiskFull(t *testing.T) {
 	s.ready(stack.Broker, stack.EngineName(0))
 	load := s.load(400, 4000, duringFaults...)
 	load.progress(400)
-	// The disk looks full to the process: none of its files, its log included, can grow past so many bytes. That is much
-	// more than its log, and less than a topic. It needs no privileges.
+	// The disk looks full to the process: none of its files, its log included, can grow past so many bytes. That is
+	// much more than its log, and less than a topic. It needs no privileges.
 	var limit unix.Rlimit
 	s.must(unix.Prlimit(s.PID(stack.Broker), unix.RLIMIT_FSIZE, nil, &limit))
 	limit.Cur = 64 << 10
@@ -86,7 +86,8 @@ func TestBrokerDiskFull(t *testing.T) {
 // Real processes die, freeze and are cut off while payments flow: what virtual time cannot show
 // of kills, of a frozen engine, of torn connections and of the real ledger. make chaos has all kinds.
 func TestChaos(t *testing.T) {
-	script(t, 200, 34*time.Second, "2s crash-engine, 5s crash-producer, 6s suspend-bank, 8s pause-engine, 10s kill-bank, 13s kill-broker, 17s kill-engine-takeover, 20s half-open-ledger, 24s stall-kafka, 29s kill-ledger")
+	script(t, 200, 34*time.Second,
+		"2s crash-engine, 5s crash-producer, 6s suspend-bank, 8s pause-engine, 10s kill-bank, 13s kill-broker, 17s kill-engine-takeover, 20s half-open-ledger, 24s stall-kafka, 29s kill-ledger")
 }
 
 // Each of three brokers dies or freezes, and with it the leaders of partitions. What they alone had acknowledged would
@@ -95,7 +96,10 @@ func TestLeadersKilled(t *testing.T) {
 	if os.Getenv("E2E_KAFKA") != stack.Apache {
 		t.Skip("the embedded broker is alone")
 	}
-	script(t, 200, 40*time.Second, "4s kill-broker, 12s kill-broker, 20s pause-broker, 28s kill-broker, 34s kill-engine", func(c *chaos.Config) { c.Brokers = 3 })
+	script(t, 200, 40*time.Second,
+		"4s kill-broker, 12s kill-broker, 20s pause-broker, 28s kill-broker, 34s kill-engine", func(c *chaos.Config) {
+			c.Brokers = 3
+		})
 }
 
 // script runs a script, and fails the test unless the run passes.
@@ -130,10 +134,12 @@ func script(t *testing.T, rate float64, duration time.Duration, text string, cha
 	r.Write(&said)
 	t.Log(said.String())
 	if !r.Passed || len(r.Events) != len(plan) {
-		t.Fatalf("the run failed; %d faults of %d were injected; data, logs and live.txt are in %s", len(r.Events), len(plan), folder)
+		t.Fatalf("the run failed; %d faults of %d were injected; data, logs and live.txt are in %s", len(r.Events),
+			len(plan), folder)
 	}
 	_ = os.RemoveAll(folder)
 }
 
 // population is the default population of the sandbox.
-var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
+var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000,
+	ReserveCentavos: 1_000_000_000_000}

@@ -39,7 +39,8 @@ const (
 )
 
 // actReasons are the reasons with which the acts of a heist may make a good payment end.
-var actReasons = append([]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonTooLate, pix.ReasonPayerShort}, load.ActReasons...)
+var actReasons = append([]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonTooLate, pix.ReasonPayerShort},
+	load.ActReasons...)
 
 // heist is a clearing house with two front doors, whose people act on it while payments flow: a bank joins, and the key
 // of the first bank is stolen, twice.
@@ -60,8 +61,8 @@ type heist struct {
 	lost, lostCapped, returned int64 // centavos
 }
 
-// TestHeist has a bank join, and robs another one, without a cap and with one. It prints what is lost, and for each step
-// what it measured and, in brackets, what is promised.
+// TestHeist has a bank join, and robs another one, without a cap and with one. It prints what is lost, and for each
+// step what it measured and, in brackets, what is promised.
 func TestHeist(t *testing.T) {
 	h := &heist{system: start(t, 2), bank: string(population.Bank(0))}
 	second, err := h.AddProducer(t.Context())
@@ -75,7 +76,8 @@ func TestHeist(t *testing.T) {
 	load.progress(60)
 	for bank := 1; bank < population.Banks; bank++ {
 		for number := range 5 {
-			mule := client.Account{ISPB: string(population.Bank(bank)), Branch: "0001", Number: strconv.Itoa(666_001 + number)}
+			mule := client.Account{ISPB: string(population.Bank(bank)), Branch: "0001",
+				Number: strconv.Itoa(666_001 + number)}
 			h.act(mule, "open", client.AccountAct{Act: client.Open})
 			h.mules = append(h.mules, mule)
 		}
@@ -102,9 +104,11 @@ func TestHeist(t *testing.T) {
 			t.Errorf("no payment was refused with %s: what asks for it met nothing", reason)
 		}
 	}
-	fmt.Printf("lost without a cap %s, given back %s; lost with a cap of %s: %s\n", pix.Reais(h.lost), pix.Reais(h.returned), pix.Reais(heistCap), pix.Reais(h.lostCapped))
+	fmt.Printf("lost without a cap %s, given back %s; lost with a cap of %s: %s\n", pix.Reais(h.lost),
+		pix.Reais(h.returned), pix.Reais(heistCap), pix.Reais(h.lostCapped))
 	fmt.Printf("refused of %d honest payments: %d by the cap, all of the robbed bank (LQ12); %d by its suspension, from and to it (DS27)\n",
-		result.Sent, result.GoodRejected[pix.ReasonOutflowCapped.String()], result.GoodRejected[pix.ReasonInactivePSP.String()])
+		result.Sent, result.GoodRejected[pix.ReasonOutflowCapped.String()],
+		result.GoodRejected[pix.ReasonInactivePSP.String()])
 }
 
 // with returns a client of a front door.
@@ -155,7 +159,8 @@ func (h *heist) bites(acted time.Time, try func() (effect bool)) (last time.Dura
 			return last
 		}
 		if last = began; began > bitesWithin {
-			h.t.Fatalf("the act has no effect on what began %.2f s after it: %v are promised", began.Seconds(), bitesWithin)
+			h.t.Fatalf("the act has no effect on what began %.2f s after it: %v are promised", began.Seconds(),
+				bitesWithin)
 		}
 	}
 }
@@ -163,7 +168,8 @@ func (h *heist) bites(acted time.Time, try func() (effect bool)) (last time.Dura
 // settling is a try for bites: payments of 1.00 end with a reason before the act has its effect, and settle then.
 func (h *heist) settling(from, to client.Account, before string) func() bool {
 	return func() bool {
-		state, err := h.api(from.ISPB).Pay(h.t.Context(), client.Payment{Payer: from, Payee: to, AmountCentavos: 100}, 5*time.Minute)
+		state, err := h.api(from.ISPB).Pay(h.t.Context(), client.Payment{Payer: from, Payee: to, AmountCentavos: 100},
+			5*time.Minute)
 		h.must(err)
 		if state.Status != client.Settled && (before == "" || state.ReasonCode != before) {
 			h.t.Fatalf("payment %s from %s to %s was %s %s", state.EndToEndID, from, to, state.Status, state.ReasonCode)
@@ -180,7 +186,8 @@ func (h *heist) known(key string, known bool) (last time.Duration) {
 		api := h.with(door, key)
 		last = max(last, h.bites(acted, func() bool {
 			_, err := api.Participant(h.t.Context(), h.bank)
-			if problem := new(client.Problem); err != nil && (!errors.As(err, &problem) || problem.Status != http.StatusUnauthorized) {
+			if problem := new(client.Problem); err != nil &&
+				(!errors.As(err, &problem) || problem.Status != http.StatusUnauthorized) {
 				h.t.Errorf("the answer must be 401, and is %v", err)
 			}
 			return (err == nil) == known
@@ -189,7 +196,8 @@ func (h *heist) known(key string, known bool) (last time.Duration) {
 	return last
 }
 
-// lastHold returns how long after a suspension money of a payment was last held for the bank. Both times are the ledger's.
+// lastHold returns how long after a suspension money of a payment was last held for the bank. Both times are the
+// ledger's.
 func (h *heist) lastHold(suspended time.Time) (last time.Duration) {
 	h.t.Helper()
 	for _, code := range []uint16{ledger.CodeLeg1, ledger.CodeLeg3} {
@@ -205,7 +213,8 @@ func (h *heist) lastHold(suspended time.Time) (last time.Duration) {
 		}
 	}
 	if last > bitesWithin {
-		h.t.Errorf("a payment of %s was begun %.2f s after its suspension: %v are promised", h.bank, last.Seconds(), bitesWithin)
+		h.t.Errorf("a payment of %s was begun %.2f s after its suspension: %v are promised", h.bank, last.Seconds(),
+			bitesWithin)
 	}
 	return last
 }
@@ -251,7 +260,8 @@ func (h *heist) rob() {
 		api.RetryFor = 0
 		h.thieving.Go(func() {
 			for i := thief; ctx.Err() == nil; i += thieves {
-				payment := client.Payment{Payer: customer(0, i%(population.Customers/population.Banks)), Payee: h.mules[i%len(h.mules)], AmountCentavos: loot}
+				payment := client.Payment{Payer: customer(0, i%(population.Customers/population.Banks)),
+					Payee: h.mules[i%len(h.mules)], AmountCentavos: loot}
 				state, err := api.Pay(context.WithoutCancel(ctx), payment, 0)
 				if err != nil { // refused
 					time.Sleep(20 * time.Millisecond)
@@ -306,7 +316,8 @@ func (h *heist) drain() string {
 	if h.lost = h.stolen(); h.lost == 0 {
 		h.t.Error("nothing was stolen")
 	}
-	return fmt.Sprintf("%s in %v with %d payments; last payment begun %.2f s after the suspension (%v)", pix.Reais(h.lost), undisturbed, h.accepted.Load(), last.Seconds(), bitesWithin)
+	return fmt.Sprintf("%s in %v with %d payments; last payment begun %.2f s after the suspension (%v)",
+		pix.Reais(h.lost), undisturbed, h.accepted.Load(), last.Seconds(), bitesWithin)
 }
 
 func (h *heist) revoke() string {
@@ -343,7 +354,9 @@ func (h *heist) giveBack() string {
 		permits <- struct{}{}
 		givers.Go(func() {
 			defer func() { <-permits }()
-			state, err := api.GiveBack(h.t.Context(), client.ReturnOrder{OriginalEndToEndID: payment.EndToEndID, AmountCentavos: loot, ReasonCode: "FR01"}, 5*time.Minute)
+			state, err := api.GiveBack(h.t.Context(),
+				client.ReturnOrder{OriginalEndToEndID: payment.EndToEndID, AmountCentavos: loot, ReasonCode: "FR01"},
+				5*time.Minute)
 			if err != nil || state.Status != client.Settled {
 				h.t.Errorf("the return of %s was %s %s: %v", payment.EndToEndID, state.Status, state.ReasonCode, err)
 			}
@@ -353,7 +366,8 @@ func (h *heist) giveBack() string {
 	if h.returned != there {
 		h.t.Errorf("%s were there, and %s were given back", pix.Reais(there), pix.Reais(h.returned))
 	}
-	return fmt.Sprintf("%s with %d returns to the suspended bank; the mules had taken out the rest", pix.Reais(h.returned), h.returned/loot)
+	return fmt.Sprintf("%s with %d returns to the suspended bank; the mules had taken out the rest",
+		pix.Reais(h.returned), h.returned/loot)
 }
 
 // newKey makes and names another key of the bank, which its programs then use. Only its digest travels.
@@ -393,7 +407,8 @@ func (h *heist) drainCapped() string {
 	if h.lostCapped == 0 || h.lostCapped > heistCap {
 		h.t.Errorf("%s were stolen, and the cap is %s", pix.Reais(h.lostCapped), pix.Reais(heistCap))
 	}
-	return fmt.Sprintf("%s of %s in %v, with %d payments", pix.Reais(h.lostCapped), pix.Reais(heistCap), undisturbed, h.accepted.Load())
+	return fmt.Sprintf("%s of %s in %v, with %d payments", pix.Reais(h.lostCapped), pix.Reais(heistCap), undisturbed,
+		h.accepted.Load())
 }
 
 func (h *heist) lift() string {
@@ -401,5 +416,6 @@ func (h *heist) lift() string {
 	h.newKey()
 	h.cap("none")
 	last := h.bites(time.Now(), h.settling(customer(0, 1), customer(1, 1), "LQ12"))
-	return fmt.Sprintf("%s; last honest payment refused %.2f s after the cap was lifted (%v)", says, last.Seconds(), bitesWithin)
+	return fmt.Sprintf("%s; last honest payment refused %.2f s after the cap was lifted (%v)", says, last.Seconds(),
+		bitesWithin)
 }

@@ -81,7 +81,8 @@ func settled(t *testing.T, bank *client.Client) (id string) {
 	t.Helper()
 	account := func(ispb string) client.Account { return client.Account{ISPB: ispb, Branch: "0001", Number: "1"} }
 	kit.AwaitWithin(t, 3*time.Minute, "a payment settles", func() (bool, string) {
-		paid, err := bank.Pay(t.Context(), client.Payment{Payer: account("10000001"), Payee: account("10000002"), AmountCentavos: 100}, 2*time.Minute)
+		paid, err := bank.Pay(t.Context(),
+			client.Payment{Payer: account("10000001"), Payee: account("10000002"), AmountCentavos: 100}, 2*time.Minute)
 		id = paid.EndToEndID
 		return err == nil && paid.Status == client.Settled, fmt.Sprintf("%+v %v", paid, err)
 	})
@@ -130,13 +131,16 @@ func TestLiquida(t *testing.T) {
 	before := posted(payer)
 
 	// Paid, read, and paid again with the same id: it is one payment.
-	settled := read[client.PaymentState](t, do("pay", payer, payee, "12.34", "--info", "order 7", "--json").Is(t, exitDone))[0]
+	settled := read[client.PaymentState](t,
+		do("pay", payer, payee, "12.34", "--info", "order 7", "--json").Is(t, exitDone))[0]
 	if settled.Status != client.Settled || settled.AmountCentavos != 1234 || len(settled.Legs) != 3 {
 		t.Errorf("%+v", settled)
 	}
-	do("pay", payer, payee, "12.34", "--id", settled.EndToEndID).Is(t, exitDone, settled.EndToEndID+" settled  BRL 12.34 from "+payer+" to "+payee)
+	do("pay", payer, payee, "12.34", "--id", settled.EndToEndID).Is(t, exitDone,
+		settled.EndToEndID+" settled  BRL 12.34 from "+payer+" to "+payee)
 	// With another amount it is another payment, whose outcome is not that of the first.
-	do("pay", payer, payee, "12.35", "--id", settled.EndToEndID).Is(t, exitNot, "belongs to other content (409)", "code: DUPL")
+	do("pay", payer, payee, "12.35", "--id", settled.EndToEndID).Is(t, exitNot, "belongs to other content (409)",
+		"code: DUPL")
 	do("status", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
 	do("watch", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
 	if now := posted(payer); now != before-1234 {
@@ -146,26 +150,34 @@ func TestLiquida(t *testing.T) {
 	do("watch", later).Is(t, exitDone, "settled  BRL 1.00")
 
 	// Rejected, refused, unknown, not decided yet.
-	rejected := do("pay", payer, "10000002/9003/1", "1.00").Is(t, exitNot, "rejected AC06", "the payee's account is blocked")
+	rejected := do("pay", payer, "10000002/9003/1", "1.00").Is(t, exitNot, "rejected AC06",
+		"the payee's account is blocked")
 	do("status", strings.Fields(rejected.Out)[0]).Is(t, exitNot, "rejected AC06")
 	do("pay", payee, payer, "1.00").Is(t, exitNot, "Not yours (403)", "payer.ispb")
 	do("status", "E10000001202601010000ABCDEFGHIJK").Is(t, exitUnknown, "not in the ledger yet")
-	open := do("pay", payer, "10000002/9001/1", "1.00", "--wait", "1s").Is(t, exitUnknown, "not decided yet", "liquida status E10000001")
+	open := do("pay", payer, "10000002/9001/1", "1.00", "--wait", "1s").Is(t, exitUnknown, "not decided yet",
+		"liquida status E10000001")
 	do("watch", strings.Fields(open.Out)[0]).Is(t, exitNot, "rejected AB03")
 
 	// The bank that received the payment gives it back in two parts. More is rejected.
 	back := other("return", settled.EndToEndID, "2.34").Is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
 	other("status", strings.Fields(back.Out)[0]).Is(t, exitDone, "settled  BRL 2.34")
-	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").Is(t, exitNot, "rejected AM09", "more than what is left")
-	other("return", settled.EndToEndID, "10.00", "--reason", "FR01", "--json").Is(t, exitDone, `"return_reason_code":"FR01"`)
-	do("status", settled.EndToEndID).Is(t, exitDone, "returned BRL 12.34 of BRL 12.34", strings.Fields(back.Out)[0]+" settled  BRL 2.34 for MD06", "settled  BRL 10.00 for FR01")
+	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").Is(t, exitNot, "rejected AM09",
+		"more than what is left")
+	other("return", settled.EndToEndID, "10.00", "--reason", "FR01", "--json").Is(t, exitDone,
+		`"return_reason_code":"FR01"`)
+	do("status", settled.EndToEndID).Is(t, exitDone, "returned BRL 12.34 of BRL 12.34",
+		strings.Fields(back.Out)[0]+" settled  BRL 2.34 for MD06", "settled  BRL 10.00 for FR01")
 
 	// Lists and streams.
-	if lines := read[client.StatementLine](t, other("statement", payee, "--limit", "2", "--json").Is(t, exitDone)); len(lines) != 2 {
+	if lines := read[client.StatementLine](t,
+		other("statement", payee, "--limit", "2", "--json").Is(t, exitDone)); len(lines) != 2 {
 		t.Errorf("%+v", lines)
 	}
-	do("statement", payer, "--limit", "200").Is(t, exitDone, "posted    -BRL 12.34", settled.EndToEndID, "+BRL 1,000,000.00")
-	if all := read[client.Participant](t, centralBank("participants", "--json").Is(t, exitDone)); len(all) != 5 || all[0].ThreeLegs == nil {
+	do("statement", payer, "--limit", "200").Is(t, exitDone, "posted    -BRL 12.34", settled.EndToEndID,
+		"+BRL 1,000,000.00")
+	if all := read[client.Participant](t, centralBank("participants", "--json").Is(t, exitDone)); len(all) != 5 ||
+		all[0].ThreeLegs == nil {
 		t.Errorf("%+v", all)
 	}
 	centralBank("participants", "10000002").Is(t, exitDone, "10000002  reserve BRL ", "books agree")
@@ -184,9 +196,12 @@ func TestLiquidaShowsItsCertificate(t *testing.T) {
 	secret, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	kit.Must(t, err)
 	certificate, key := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	kit.Must(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
+	kit.Must(t, os.WriteFile(certificate,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
 	kit.Must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 	balance := []string{"balance", "10000001/0001/1", "--url", server.URL, "--json"}
-	kit.RunCommand(t, nil, compile(t, "liquida", "./client/liquida"), append(balance, "--ca", certificate, "--cert", certificate, "--key", key)...).Is(t, exitDone, "12345")
-	kit.RunCommand(t, nil, compile(t, "liquida", "./client/liquida"), append(balance, "--cert", certificate, "--key", key)...).Is(t, exitNot, "certificate")
+	kit.RunCommand(t, nil, compile(t, "liquida", "./client/liquida"),
+		append(balance, "--ca", certificate, "--cert", certificate, "--key", key)...).Is(t, exitDone, "12345")
+	kit.RunCommand(t, nil, compile(t, "liquida", "./client/liquida"),
+		append(balance, "--cert", certificate, "--key", key)...).Is(t, exitNot, "certificate")
 }

@@ -72,7 +72,8 @@ func (w *watched) turns(colour string) live.Light {
 func TestLiveAuditStaysGreen(t *testing.T) {
 	s := start(t, 2)
 	w := s.watch(s.ledgerClient())
-	for process, says := range map[string]string{stack.TigerBeetle: "the ledger has said nothing", stack.Broker: "the broker has said nothing"} {
+	for process, says := range map[string]string{stack.TigerBeetle: "the ledger has said nothing",
+		stack.Broker: "the broker has said nothing"} {
 		w.turns(live.Green)
 		s.must(s.Pause(process))
 		s.eventually("the light is amber: "+says, func() bool { // at first it only lags
@@ -101,7 +102,8 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
 	kit.AwaitWithin(t, 10*time.Minute, "all are checked", func() (bool, string) {
 		l := w.Light()
-		return l.Colour == live.Red || l.Colour == live.Green && l.Checked >= want, fmt.Sprintf("%d of %d, the light is %s: %s", l.Checked, want, l.Colour, l.Text)
+		return l.Colour == live.Red || l.Colour == live.Green && l.Checked >= want,
+			fmt.Sprintf("%d of %d, the light is %s: %s", l.Checked, want, l.Colour, l.Text)
 	})
 	if l := w.Light(); l.Colour == live.Red {
 		t.Errorf("the light is red, and nothing was wrong: %s %+v", l.Text, l.Findings)
@@ -123,7 +125,10 @@ func (f *forger) newID() pix.EndToEndID { return pix.NewEndToEndID("10000001", t
 func (f *forger) settled() pix.EndToEndID {
 	f.t.Helper()
 	id, c := f.newID(), f.content
-	f.send(stream.Payments, id, &pixv1.PaymentOrder{EndToEndId: id.String(), Payer: mix.AccountMessage(c.Payer), Payee: mix.AccountMessage(c.Payee), AmountCentavos: c.AmountCentavos, AcceptedAtUnixMs: time.Now().UnixMilli()})
+	f.send(stream.Payments, id,
+		&pixv1.PaymentOrder{EndToEndId: id.String(), Payer: mix.AccountMessage(c.Payer),
+			Payee: mix.AccountMessage(c.Payee), AmountCentavos: c.AmountCentavos,
+			AcceptedAtUnixMs: time.Now().UnixMilli()})
 	f.eventually("the ledger has the payment", func() bool {
 		found, err := f.ledger.LookupTransfers([]tb.Uint128{ledger.IDsOf(id).Verdict()})
 		f.must(err)
@@ -138,7 +143,8 @@ func (f *forger) send(topic string, id pix.EndToEndID, message proto.Message) {
 	f.must(err)
 	kafka := f.kafka()
 	defer kafka.Close()
-	f.must(kafka.ProduceSync(f.t.Context(), &kgo.Record{Topic: topic, Key: []byte(id.String()), Value: value}).FirstErr())
+	f.must(kafka.ProduceSync(f.t.Context(),
+		&kgo.Record{Topic: topic, Key: []byte(id.String()), Value: value}).FirstErr())
 }
 
 // write writes transfers to the ledger, which must take all of them.
@@ -155,7 +161,8 @@ func (f *forger) write(transfers ...tb.Transfer) {
 func TestLiveAuditTurnsRed(t *testing.T) {
 	s := start(t, 1)
 	f := &forger{s, s.ledgerClient(), rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano()))), pix.Content{
-		Payer: pix.Account{ISPB: "10000001", Branch: sandbox.RichBranch, Number: "1"}, Payee: pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}, AmountCentavos: 4321,
+		Payer: pix.Account{ISPB: "10000001", Branch: sandbox.RichBranch, Number: "1"},
+		Payee: pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}, AmountCentavos: 4321,
 	}}
 	load := s.load(500, 1_000_000, "--mix", "settling")
 	load.progress(500)
@@ -172,12 +179,16 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			return id.String()
 		}},
 		// Beside the engine's report it is another one; after it, the payment may be forgotten already.
-		{"a report that contradicts the ledger", []string{audit.ReportsDiffer, audit.LedgerDisagrees}, true, func() string {
-			id, c := f.settled(), f.content
-			f.send(stream.Settlements, id, &pixv1.SettlementReport{EndToEndId: id.String(), Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AB03",
-				Payer: mix.AccountMessage(c.Payer), Payee: mix.AccountMessage(c.Payee), AmountCentavos: c.AmountCentavos})
-			return id.String()
-		}},
+		{"a report that contradicts the ledger", []string{audit.ReportsDiffer, audit.LedgerDisagrees}, true,
+			func() string {
+				id, c := f.settled(), f.content
+				f.send(stream.Settlements, id,
+					&pixv1.SettlementReport{EndToEndId: id.String(),
+						Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AB03",
+						Payer: mix.AccountMessage(c.Payer), Payee: mix.AccountMessage(c.Payee),
+						AmountCentavos: c.AmountCentavos})
+				return id.String()
+			}},
 		{"a second verdict: a leg moves again", []string{audit.WrongTransfer}, true, func() string {
 			id := f.settled()
 			again := ledger.AppendReserve(nil, id, f.content, 60)[2]
@@ -189,9 +200,12 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 		}},
 		{"a deposit without an act", []string{audit.MoneyWithoutAct}, false, func() string {
 			payer := f.content.Payer
-			deposit := tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(payer.ISPB), CreditAccountID: ledger.CustomerAccount(payer), UserData128: ledger.CustomerAccount(payer),
-				Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: uint16(ledger.Deposit), Flags: tb.TransferFlags{Linked: true}.ToUint16()}
-			f.write(deposit, tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.RefusalsAccount, Ledger: ledger.Ledger, Code: ledger.CodeClockProbe})
+			deposit := tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(payer.ISPB),
+				CreditAccountID: ledger.CustomerAccount(payer), UserData128: ledger.CustomerAccount(payer),
+				Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: uint16(ledger.Deposit),
+				Flags: tb.TransferFlags{Linked: true}.ToUint16()}
+			f.write(deposit, tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount,
+				CreditAccountID: ledger.RefusalsAccount, Ledger: ledger.Ledger, Code: ledger.CodeClockProbe})
 			b := deposit.ID.Bytes()
 			slices.Reverse(b[:])
 			return fmt.Sprintf("%x", b)
@@ -207,7 +221,8 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 		s.eventually(lie.name+" is found", func() bool {
 			return slices.ContainsFunc(w.Light().Findings, func(found live.Finding) bool {
 				kind, _, _ := strings.Cut(found.Text, ":")
-				return slices.Contains(lie.kinds, kind) && (found.Payment == names || strings.Contains(found.Text, names))
+				return slices.Contains(lie.kinds, kind) &&
+					(found.Payment == names || strings.Contains(found.Text, names))
 			})
 		})
 		if w.Light().Colour != live.Red {

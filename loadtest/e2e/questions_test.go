@@ -22,8 +22,8 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-// A bank that speaks no Kafka is paid: liquida and the example in Python answer for it over HTTP. The example is killed and
-// started again.
+// A bank that speaks no Kafka is paid: liquida and the example in Python answer for it over HTTP. The example is killed
+// and started again.
 func TestABankIsPaidOverHTTP(t *testing.T) {
 	s := start(t, 1)
 	const bank = "10000005"
@@ -36,8 +36,10 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 		failed := make(chan error, payments)
 		for range payments {
 			go func() {
-				state, err := payer.Pay(t.Context(), client.Payment{Payer: client.Account{ISPB: "10000001", Branch: "0001", Number: "7"}, Payee: client.Account{ISPB: bank, Branch: "0001", Number: number},
-					AmountCentavos: 100, RemittanceInformation: "lunch"}, 2*time.Minute)
+				state, err := payer.Pay(t.Context(),
+					client.Payment{Payer: client.Account{ISPB: "10000001", Branch: "0001", Number: "7"},
+						Payee:          client.Account{ISPB: bank, Branch: "0001", Number: number},
+						AmountCentavos: 100, RemittanceInformation: "lunch"}, 2*time.Minute)
 				if err == nil && (state.Status != status || state.ReasonCode != reason) {
 					err = fmt.Errorf("%+v, want %s %s", state, status, reason)
 				}
@@ -52,7 +54,8 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	answering := make(chan struct{})
 	go func() {
 		defer close(answering)
-		s.liquida(s.ProducerURL(), bank)("answer", bank, "--reject", "AC06", "--count", "3", "--for", "2m", "--secret-file", s.AnswerKeysFile()).Is(t, 0, "AC06", "stored")
+		s.liquida(s.ProducerURL(), bank)("answer", bank, "--reject", "AC06", "--count", "3", "--for", "2m",
+			"--secret-file", s.AnswerKeysFile()).Is(t, 0, "AC06", "stored")
 	}()
 	pays(3, "1", client.Rejected, "AC06")
 	<-answering
@@ -64,8 +67,10 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	second, err := s.AddProducer(t.Context())
 	s.must(err)
 	begin := func(url string) *exec.Cmd {
-		command := exec.CommandContext(t.Context(), python, "../../examples/python/bank.py", "--bank", bank, "--closed", "0001/2")
-		command.Env = append(os.Environ(), "LIQUIDA_URL="+url, "LIQUIDA_KEY_FILE="+s.keyFile(bank), "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
+		command := exec.CommandContext(t.Context(), python, "../../examples/python/bank.py", "--bank", bank,
+			"--closed", "0001/2")
+		command.Env = append(os.Environ(), "LIQUIDA_URL="+url, "LIQUIDA_KEY_FILE="+s.keyFile(bank),
+			"ANSWER_KEYS_FILE="+s.AnswerKeysFile())
 		command.Stderr = os.Stderr
 		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		s.must(command.Start())
@@ -78,7 +83,8 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	s.must(killed.Process.Kill())
 	ended := make(chan struct{})
 	go func() { defer close(ended); pays(10, "1", client.Settled, "") }()
-	again := begin(s.ProducerURL()) // what was asked meanwhile, or was asked the one that was killed, is answered by this one
+	// what was asked meanwhile, or was asked the one that was killed, is answered by this one
+	again := begin(s.ProducerURL())
 	<-ended
 	s.webhook(python, bank, second)
 	s.must(again.Process.Kill())
@@ -95,7 +101,8 @@ func (s *system) shellBank(bank string) (stop func()) {
 	_, after, _ := strings.Cut(string(text), "## Being asked over HTTP\n")
 	_, after, _ = strings.Cut(after, "```sh\n")
 	block, _, _ := strings.Cut(after, "```")
-	for from, to := range map[string]string{"http://127.0.0.1:8080": s.ProducerURL(), ".stack/keys/" + bank: s.keyFile(bank), ".stack/answer-keys": s.AnswerKeysFile()} {
+	for from, to := range map[string]string{"http://127.0.0.1:8080": s.ProducerURL(),
+		".stack/keys/" + bank: s.keyFile(bank), ".stack/answer-keys": s.AnswerKeysFile()} {
 		if !strings.Contains(block, from) {
 			s.t.Fatalf("the bank in the shell does not name %s: %s", from, block)
 		}
@@ -130,7 +137,8 @@ func (s *system) webhook(python, bank, url string) {
 		posts <- string(body)
 	}))
 	defer receiver.Close()
-	command := exec.CommandContext(s.t.Context(), python, "../../examples/python/webhook.py", bank, receiver.URL, filepath.Join(s.t.TempDir(), "place"))
+	command := exec.CommandContext(s.t.Context(), python, "../../examples/python/webhook.py", bank, receiver.URL,
+		filepath.Join(s.t.TempDir(), "place"))
 	command.Env = append(os.Environ(), "LIQUIDA_URL="+url, "LIQUIDA_KEY_FILE="+s.keyFile(bank), "WEBHOOK_SECRET=secret")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.must(command.Start())

@@ -24,7 +24,8 @@ import (
 func (b *books) answers(payments []string, until time.Time) map[string]string {
 	b.t.Helper()
 	said := map[string]string{}
-	paths := []string{"/v1/participants/10000001/acts", "/v1/accounts/10000001/0001/1/statement?limit=1000", b.day(until) + "&format=csv"}
+	paths := []string{"/v1/participants/10000001/acts", "/v1/accounts/10000001/0001/1/statement?limit=1000",
+		b.day(until) + "&format=csv"}
 	for _, id := range payments {
 		paths = append(paths, "/v1/payments/"+id)
 	}
@@ -40,7 +41,8 @@ func (b *books) answers(payments []string, until time.Time) map[string]string {
 
 // day is the statement of a bank's day up to a time.
 func (b *books) day(until time.Time) string {
-	return fmt.Sprintf("/v1/participants/10000001/statements/%v?until=%s", pix.DayOf(until), url.QueryEscape(until.UTC().Format(time.RFC3339Nano)))
+	return fmt.Sprintf("/v1/participants/10000001/statements/%v?until=%s", pix.DayOf(until),
+		url.QueryEscape(until.UTC().Format(time.RFC3339Nano)))
 }
 
 // expires is what an imported hold has not: a timeout.
@@ -77,7 +79,9 @@ func (b *books) rebuild(past ...string) {
 		}
 		b.t.Log(said.Err)
 	}
-	b.eventually("the sessions of killed engines have ended", func() bool { return !strings.Contains(b.bootstrap([]string{"rebuild", "accept"}).Err, "members") })
+	b.eventually("the sessions of killed engines have ended", func() bool {
+		return !strings.Contains(b.bootstrap([]string{"rebuild", "accept"}).Err, "members")
+	})
 	run(1, "no rebuild of this ledger has come to its end", "accept") // an empty ledger
 	run(0, "the past is there, up to ", past...)
 	run(0, "0 settled and 0 rejected", past...)
@@ -112,13 +116,16 @@ func TestRebuild(t *testing.T) {
 	b.eventually("a load that is archived", func() bool { return b.archived() > 500 })
 	b.must(b.Kill(stack.Archiver))
 	b.must(b.StartProcess(stack.Archiver))
-	b.eventually("a load that is archived after a kill", func() bool { return b.archived() > 1500 && b.archiveEnds().After(until) })
+	b.eventually("a load that is archived after a kill", func() bool {
+		return b.archived() > 1500 && b.archiveEnds().After(until)
+	})
 	b.must(b.Kill(stack.TigerBeetle))
 	b.must(b.Kill(stack.EngineName(0)))
 	loss := time.Now()
 	cancel()
 	<-ended
-	t.Logf("%d orders, %d reports when the ledger was destroyed; its archive ends %v before", b.ends(stream.Payments), b.ends(stream.Settlements), loss.Sub(b.archiveEnds()).Round(time.Millisecond))
+	t.Logf("%d orders, %d reports when the ledger was destroyed; its archive ends %v before", b.ends(stream.Payments),
+		b.ends(stream.Settlements), loss.Sub(b.archiveEnds()).Round(time.Millisecond))
 	b.stop()
 	began := time.Now()
 	b.rebuild("archive", b.ArchiveFolder())
@@ -143,7 +150,8 @@ func openArchived(t *testing.T) *books {
 		c.Env[stack.Archiver] = []string{"ARCHIVE_SEGMENT_ROWS_MAX=1000"}
 	})
 	for _, window := range []string{"day", "night"} {
-		b.liquida(b.ProducerURL(), "central-bank")("participant", "cap", "10000001", window, "1000000.00", "--window", "1h").Is(t, exitDone, "books agree")
+		b.liquida(b.ProducerURL(), "central-bank")("participant", "cap", "10000001", window, "1000000.00", "--window",
+			"1h").Is(t, exitDone, "books agree")
 	}
 	return b
 }

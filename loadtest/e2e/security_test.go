@@ -25,7 +25,9 @@ import (
 func TestSecuredKafka(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) {
 		c.KafkaSecured = true
-		c.Env[stack.Bootstrap] = append(c.Env[stack.Bootstrap], fmt.Sprint("KAFKA_WRITER_BYTES_PER_SECOND_MAX=", 256<<10)) // more than the loads here write
+		// more than the loads here write
+		c.Env[stack.Bootstrap] = append(c.Env[stack.Bootstrap],
+			fmt.Sprint("KAFKA_WRITER_BYTES_PER_SECOND_MAX=", 256<<10))
 	})
 	engine := stack.EngineName(0)
 	s.load(100, 500, "--mix", "demo").wait()
@@ -40,7 +42,8 @@ func TestSecuredKafka(t *testing.T) {
 	} {
 		client := s.as(user)
 		for _, topic := range topics {
-			if err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			if err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); !errors.Is(err,
+				kerr.TopicAuthorizationFailed) {
 				t.Errorf("%s writing to %s: got %v, want TOPIC_AUTHORIZATION_FAILED", user, topic, err)
 			}
 		}
@@ -69,7 +72,9 @@ func TestSecuredKafka(t *testing.T) {
 	t.Run("an engine that may no longer report", func(t *testing.T) {
 		takes := func(operations ...kadm.ACLOperation) {
 			t.Helper()
-			taken, err := kadm.NewClient(admin).DeleteACLs(ctx, kadm.NewACLs().Allow("User:clearing-engine").AllowHosts().Topics(stream.Settlements).Operations(operations...))
+			taken, err := kadm.NewClient(admin).DeleteACLs(ctx,
+				kadm.NewACLs().Allow("User:clearing-engine").AllowHosts().Topics(stream.Settlements).Operations(
+					operations...))
 			s.must(err)
 			if len(taken) == 0 || len(taken[0].Deleted) == 0 {
 				t.Fatalf("taken from the engine: %v", taken)

@@ -296,7 +296,9 @@ func (s *system) settlesAgain() {
 	s.t.Helper()
 	const tries = 10
 	for range tries {
-		if result := s.load(50, 100, append(slices.Clone(duringFaults), "--mix", "settling")...).wait(); float64(result.Settled) >= 0.9*float64(result.Sent) {
+		if result := s.load(50, 100,
+			append(slices.Clone(duringFaults), "--mix", "settling")...).wait(); float64(result.Settled) >= 0.9*float64(
+			result.Sent) {
 			return
 		}
 	}

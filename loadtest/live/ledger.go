@@ -74,7 +74,8 @@ func (a *Audit) history(ctx context.Context, follower *audit.Judge, before uint6
 // now returns the ledger's time of its last transfer.
 func (a *Audit) now(ctx context.Context) (uint64, error) {
 	last, _, err := ask(ctx, a, func() ([]tb.Transfer, error) {
-		return a.config.Ledger.QueryTransfers(tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()})
+		return a.config.Ledger.QueryTransfers(
+			tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()})
 	})
 	if err != nil || len(last) == 0 {
 		return 0, err

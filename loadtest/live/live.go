@@ -28,9 +28,11 @@ type Config struct {
 	Ledger tigerbeetle.Client
 	// Share is the most of the ledger's time that it takes; 0: 0.05.
 	Share float64
-	// Behind returns where to go on in a partition of which nothing can be read at an offset, or 0 if it
-	// can be read, and whether what is there was aborted. Without it, one such batch leaves the partition unread, and the light amber.
-	Behind func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error)
+	// Behind returns where to go on in a partition of which nothing can be read at an offset, or 0 if it can be read,
+	// and whether what is there was aborted. Without it, one such batch leaves the partition unread, and the light
+	// amber.
+	Behind func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64,
+		aborted bool, err error)
 	// Log is called with what it does, seldom; nil: it is not said.
 	Log func(format string, arguments ...any)
 }
@@ -148,8 +150,9 @@ func (a *Audit) Light() Light {
 	now := time.Now()
 	behind := max(0, now.Sub(a.checkedTo))
 	l := Light{
-		Since: a.since.UTC(), Checked: a.before + a.checked, CheckedTo: a.checkedTo.UTC(), BehindSeconds: behind.Seconds(),
-		Findings: append([]Finding{}, a.findings...),
+		Since: a.since.UTC(), Checked: a.before + a.checked, CheckedTo: a.checkedTo.UTC(),
+		BehindSeconds: behind.Seconds(),
+		Findings:      append([]Finding{}, a.findings...),
 	}
 	silent, who := now.Sub(a.ledgerAt), "the ledger has said nothing"
 	if silent <= silentMax {
@@ -176,7 +179,9 @@ func (a *Audit) Light() Light {
 	case behind > behindMax:
 		l.Colour, l.Text = Amber, checkedTo
 	default:
-		l.Colour, l.Text = Green, fmt.Sprintf("%s checked since %s UTC, none lost, none twice", thousands(l.Checked), l.Since.UTC().Format("15:04:05"))
+		l.Colour, l.Text = Green,
+			fmt.Sprintf("%s checked since %s UTC, none lost, none twice", thousands(l.Checked),
+				l.Since.UTC().Format("15:04:05"))
 	}
 	return l
 }

@@ -33,7 +33,9 @@ func TestPaceKeepsItsShare(t *testing.T) {
 			t.Errorf("it took %.3f of the time, its share is 0.05", share)
 		}
 		p.tookSmall(200 * time.Millisecond)
-		if cost := costs(func() { p.took(201*time.Millisecond, 100) }); cost.Round(time.Microsecond) != time.Millisecond {
+		if cost := costs(func() {
+			p.took(201*time.Millisecond, 100)
+		}); cost.Round(time.Microsecond) != time.Millisecond {
 			t.Errorf("a request of 201 ms counts %v, while a small one is 200 ms on its way", cost)
 		}
 	})

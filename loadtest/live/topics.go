@@ -106,7 +106,8 @@ func (t *topics) read(ctx context.Context, wait time.Duration, follower *audit.J
 		},
 		Pass: audit.Unreadable,
 		Gone: func(topic string, from int64, r audit.Record) error {
-			return fmt.Errorf("partition %d of %s is gone from offset %d to %d: begins again from now", r.Partition, topic, from, r.Offset-1)
+			return fmt.Errorf("partition %d of %s is gone from offset %d to %d: begins again from now", r.Partition,
+				topic, from, r.Offset-1)
 		},
 		Failed: func(topic string, partition int32, err error) error {
 			if errors.Is(err, kerr.OffsetOutOfRange) {

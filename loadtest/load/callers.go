@@ -26,7 +26,9 @@ type Callers struct {
 // NewCallers keep up to 256 connections: with one connection for each request a load would
 // measure connecting. Waiting for a connection counts as latency.
 func NewCallers(url string, keys map[string]string) *Callers {
-	return &Callers{url, keys, &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}}}
+	return &Callers{url, keys,
+		&http.Client{Timeout: 30 * time.Second,
+			Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}}}
 }
 
 // Close closes the connections.
@@ -66,7 +68,8 @@ func (c *Callers) Send(ctx context.Context, method, path, ispb string, body []by
 func (c *Callers) Ask(ctx context.Context, method, path, ispb string, body []byte, status int) ([]byte, error) {
 	answer, err := c.Send(ctx, method, path, ispb, body)
 	if err == nil && answer.Status != status {
-		err = fmt.Errorf("%s %s: the HTTP API responds %d: %.500s", method, path, answer.Status, bytes.TrimSpace(answer.Body))
+		err = fmt.Errorf("%s %s: the HTTP API responds %d: %.500s", method, path, answer.Status,
+			bytes.TrimSpace(answer.Body))
 	}
 	return answer.Body, err
 }
@@ -77,7 +80,8 @@ func (c *Callers) SetProfile(ctx context.Context, ispb, profile string) error {
 	if profile == "" {
 		method = http.MethodDelete
 	}
-	answer, err := c.Send(ctx, method, "/v1/profiles/"+ispb, keys.CentralBank, []byte(profile)) // no other key may do it
+	// no other key may do it
+	answer, err := c.Send(ctx, method, "/v1/profiles/"+ispb, keys.CentralBank, []byte(profile))
 	if err == nil && answer.Status/100 != 2 && (method != http.MethodDelete || answer.Status != http.StatusNotFound) {
 		err = fmt.Errorf("the bank simulator responds %d: %.300s", answer.Status, answer.Body)
 	}
@@ -132,8 +136,10 @@ func (c *Callers) post(order []byte) error {
 		if err != nil || answer.Status == http.StatusAccepted {
 			return err
 		}
-		if answer.Status != http.StatusTooManyRequests || answer.RetryAfter == 0 || time.Now().Add(answer.RetryAfter).After(until) {
-			return fmt.Errorf("POST /v1/payments: the HTTP API responds %d: %.500s", answer.Status, bytes.TrimSpace(answer.Body))
+		if answer.Status != http.StatusTooManyRequests || answer.RetryAfter == 0 ||
+			time.Now().Add(answer.RetryAfter).After(until) {
+			return fmt.Errorf("POST /v1/payments: the HTTP API responds %d: %.500s", answer.Status,
+				bytes.TrimSpace(answer.Body))
 		}
 		time.Sleep(answer.RetryAfter)
 	}

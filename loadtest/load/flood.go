@@ -50,8 +50,9 @@ const (
 
 // Run sends until ctx ends, and returns how many messages it sent.
 func (f Flood) Run(ctx context.Context, kafka []kgo.Opt) (sent int, err error) {
-	client, err := kgo.NewClient(append(slices.Clone(kafka), kgo.ClientID("flood"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(bufferedMax))...)
+	client, err := kgo.NewClient(
+		append(slices.Clone(kafka), kgo.ClientID("flood"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+			kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(bufferedMax))...)
 	if err != nil {
 		return 0, fmt.Errorf("cannot create the Kafka producer of a flood: %w", err)
 	}
@@ -81,7 +82,8 @@ func (f Flood) Run(ctx context.Context, kafka []kgo.Opt) (sent int, err error) {
 				if err != nil {
 					return sent, err
 				}
-				client.Produce(ctx, &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}, nil)
+				client.Produce(ctx, &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId),
+					Value: value}, nil)
 			}
 		}
 	}

@@ -11,7 +11,8 @@ import (
 const Guest pix.ISPB = "00000000"
 
 // GuestAccounts are the accounts that Guest opens, with the lowest branch.
-var GuestAccounts = []pix.Account{{ISPB: Guest, Branch: "0000", Number: "1"}, {ISPB: Guest, Branch: "0000", Number: "2"}}
+var GuestAccounts = []pix.Account{{ISPB: Guest, Branch: "0000", Number: "1"},
+	{ISPB: Guest, Branch: "0000", Number: "2"}}
 
 // Invite has Guest join with money, a key to the HTTP API, and its accounts.
 func (o *Operator) Invite(key string) error {

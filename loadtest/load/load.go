@@ -269,7 +269,8 @@ func (l *loader) produce(a *openPayment, i int, message mix.Message) {
 		go func() { l.tracker.acknowledged(a, i, nowhere, l.http.post(message.Value)) }()
 		return
 	}
-	l.producer.Produce(context.Background(), &kgo.Record{Topic: stream.Payments, Key: []byte(message.Key), Value: message.Value},
+	l.producer.Produce(context.Background(),
+		&kgo.Record{Topic: stream.Payments, Key: []byte(message.Key), Value: message.Value},
 		func(r *kgo.Record, err error) {
 			l.tracker.acknowledged(a, i, record{r.Partition, r.Offset}, err)
 		})

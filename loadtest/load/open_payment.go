@@ -96,7 +96,8 @@ func (a *openPayment) wrong(k int, format string, arguments ...any) {
 
 // takeReport compares a report about the payment (0) or one of its returns with what it must say. It reports whether
 // this is the first one.
-func (a *openPayment) takeReport(k int, report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) (isFirst bool) {
+func (a *openPayment) takeReport(k int, report *pixv1.SettlementReport, hash uint64,
+	allowed []pix.Reason) (isFirst bool) {
 	e := &a.ends[k]
 	if e.reports++; e.reports > 1 {
 		if hash != e.hash {
@@ -104,7 +105,8 @@ func (a *openPayment) takeReport(k int, report *pixv1.SettlementReport, hash uin
 		}
 		return false
 	}
-	got := outcome{report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, report.ReasonCode, report.AmountCentavos}
+	got := outcome{report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, report.ReasonCode,
+		report.AmountCentavos}
 	e.first, e.hash = got, hash
 	want := a.wantedOf(k, got.settled)
 	isRejected := func(reason pix.Reason) bool { return !got.settled && got.reason == reason.String() }
@@ -112,10 +114,13 @@ func (a *openPayment) takeReport(k int, report *pixv1.SettlementReport, hash uin
 	case want.Fate == mix.DeadLetter:
 		a.wrong(k, "%v, but it must be a %s", got, want.End)
 	case !slices.Contains(want.centavos, got.amountCentavos) || k > 0 && report.OriginalEndToEndId != want.original:
-		a.wrong(k, "the report is about %d centavos of %q, sent were %d of %q", got.amountCentavos, report.OriginalEndToEndId, want.centavos, want.original)
+		a.wrong(k, "the report is about %d centavos of %q, sent were %d of %q", got.amountCentavos,
+			report.OriginalEndToEndId, want.centavos, want.original)
 	case !names(report.Payer, want.payer) || !names(report.Payee, want.payee):
-		a.wrong(k, "the report is about %v to %v, it must be about %v to %v", report.Payer, report.Payee, want.payer, want.payee)
-	case got.settled && got.reason == "" && want.Fate == mix.Settled, want.Fate == mix.Rejected && isRejected(want.Reason):
+		a.wrong(k, "the report is about %v to %v, it must be about %v to %v", report.Payer, report.Payee,
+			want.payer, want.payee)
+	case got.settled && got.reason == "" && want.Fate == mix.Settled,
+		want.Fate == mix.Rejected && isRejected(want.Reason):
 	case k > 0 && a.payment.Returns[k-1].Racing && isRejected(pix.ReasonReturnExceeds):
 	case slices.ContainsFunc(allowed, isRejected):
 		a.excused = true
@@ -205,7 +210,8 @@ func (a *openPayment) complete(faults bool) bool {
 			winner, loser = 1, 0
 		}
 		if a.letters[winner] != pix.ReasonNone {
-			a.problem = fmt.Sprintf("the message with %d centavos has a report and a dead letter", a.ends[0].first.amountCentavos)
+			a.problem = fmt.Sprintf("the message with %d centavos has a report and a dead letter",
+				a.ends[0].first.amountCentavos)
 			return true
 		}
 		return a.letters[loser] != pix.ReasonNone

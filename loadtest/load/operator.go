@@ -22,7 +22,8 @@ import (
 // ActReasons are those with which acts may make a good payment end.
 var ActReasons = []pix.Reason{pix.ReasonInactivePSP, pix.MustReason("AM13"), pix.MustReason("LQ12")}
 
-// Operator does to the register what operators of the central bank and of banks do, while payments flow, and undoes it. Its methods are for one goroutine.
+// Operator does to the register what operators of the central bank and of banks do, while payments flow, and undoes it.
+// Its methods are for one goroutine.
 type Operator struct {
 	// Door returns a client of a front door, as who acts. If it is nil, Client is the ledger's, and acts are
 	// written to it.
@@ -46,28 +47,35 @@ type Intervention struct {
 var Interventions = []Intervention{
 	{"suspension", func(o *Operator) []ledger.Act {
 		bank := o.bank()
-		return []ledger.Act{{Kind: ledger.Suspended, Bank: bank, ByCentralBank: true}, {Kind: ledger.Resumed, Bank: bank, ByCentralBank: true}}
+		return []ledger.Act{{Kind: ledger.Suspended, Bank: bank, ByCentralBank: true},
+			{Kind: ledger.Resumed, Bank: bank, ByCentralBank: true}}
 	}},
 	{"cap on payments", func(o *Operator) []ledger.Act {
-		act := ledger.Act{Kind: ledger.PaymentCapped, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(100_000), ByCentralBank: true}
+		act := ledger.Act{Kind: ledger.PaymentCapped, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(100_000),
+			ByCentralBank: true}
 		lifted := act
 		lifted.Centavos = 0
 		return []ledger.Act{act, lifted}
 	}},
 	{"cap on outflow", func(o *Operator) (acts []ledger.Act) {
-		bank, kind, high := o.bank(), ledger.DayCapped+ledger.ActKind(ledger.WindowAt(time.Now())), 2+o.Random.Int64N(3_000_000)
-		for _, centavos := range []int64{high, 1 + o.Random.Int64N(high), high + o.Random.Int64N(1_000_000), 0} { // at last it is lifted
-			acts = append(acts, ledger.Act{Kind: kind, Bank: bank, Centavos: centavos, WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true})
+		bank, kind, high := o.bank(), ledger.DayCapped+ledger.ActKind(ledger.WindowAt(time.Now())),
+			2+o.Random.Int64N(3_000_000)
+		// at last it is lifted
+		for _, centavos := range []int64{high, 1 + o.Random.Int64N(high), high + o.Random.Int64N(1_000_000), 0} {
+			acts = append(acts, ledger.Act{Kind: kind, Bank: bank, Centavos: centavos,
+				WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true})
 		}
 		return acts
 	}},
 	{"liquidity", func(o *Operator) []ledger.Act {
-		in := ledger.Act{Kind: ledger.LiquidityIn, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(1_000_000), ByCentralBank: true}
+		in := ledger.Act{Kind: ledger.LiquidityIn, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(1_000_000),
+			ByCentralBank: true}
 		return []ledger.Act{in, as(in, ledger.LiquidityOut)}
 	}},
 	{"deposit", func(o *Operator) []ledger.Act {
 		customer := o.Population.Customer(o.Random.IntN(o.Population.Customers))
-		in := ledger.Act{Kind: ledger.Deposit, Bank: customer.ISPB, Account: customer, Centavos: 1 + o.Random.Int64N(1000)}
+		in := ledger.Act{Kind: ledger.Deposit, Bank: customer.ISPB, Account: customer,
+			Centavos: 1 + o.Random.Int64N(1000)}
 		return []ledger.Act{in, as(in, ledger.Withdrawal)}
 	}},
 	{"blocked account", func(o *Operator) []ledger.Act {
@@ -77,7 +85,8 @@ var Interventions = []Intervention{
 		return []ledger.Act{opened, as(opened, ledger.AccountBlocked), as(opened, ledger.AccountReopened)}
 	}},
 	{"bank that joins", func(o *Operator) []ledger.Act {
-		joined := ledger.Act{Kind: ledger.Joined, Bank: pix.ISPB(strconv.Itoa(20_000_000 + o.Random.IntN(3))), ByCentralBank: true}
+		joined := ledger.Act{Kind: ledger.Joined, Bank: pix.ISPB(strconv.Itoa(20_000_000 + o.Random.IntN(3))),
+			ByCentralBank: true}
 		in := as(joined, ledger.LiquidityIn)
 		in.Centavos = 1 + o.Random.Int64N(1_000_000)
 		return []ledger.Act{joined, in}
@@ -111,7 +120,9 @@ func (o *Operator) bank() pix.ISPB { return o.Population.Bank(o.Random.IntN(o.Po
 func accountsOf(act ledger.Act) []ledger.AccountID {
 	switch act.Kind {
 	case ledger.Joined:
-		return []ledger.AccountID{ledger.ReserveAccount(act.Bank), ledger.TransitAccount(act.Bank), ledger.BooksAccount(act.Bank), ledger.AllowanceAccount(act.Bank, ledger.Day), ledger.AllowanceAccount(act.Bank, ledger.Night)}
+		return []ledger.AccountID{ledger.ReserveAccount(act.Bank), ledger.TransitAccount(act.Bank),
+			ledger.BooksAccount(act.Bank), ledger.AllowanceAccount(act.Bank, ledger.Day),
+			ledger.AllowanceAccount(act.Bank, ledger.Night)}
 	case ledger.AccountOpened:
 		return []ledger.AccountID{ledger.CustomerAccount(act.Account)}
 	}
@@ -178,7 +189,8 @@ func (o *Operator) try(holder, id string, act ledger.Act) (tb.CreateTransferResu
 	for {
 		chain := ledger.AppendAct(nil, holder, id, act)
 		if act.WindowSeconds > 0 && act.Centavos > 0 {
-			found, err := o.Client.LookupAccounts([]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Window(act.Kind-ledger.DayCapped))})
+			found, err := o.Client.LookupAccounts(
+				[]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Window(act.Kind-ledger.DayCapped))})
 			if err != nil || len(found) != 1 {
 				return 0, fmt.Errorf("%s of %s: %d allowances, %w", act.Kind, act.Bank, len(found), err)
 			}

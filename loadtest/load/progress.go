@@ -16,7 +16,8 @@ func (s Snapshot) Line(before Snapshot) string {
 	if since := s.Elapsed - before.Elapsed; since > 0 {
 		perSecond = float64(s.Settled-before.Settled) / since.Seconds()
 	}
-	text, end := fmt.Sprintf("%6.1fs  ", s.Elapsed.Seconds()), fmt.Sprintf("  rejected %d  dead letters %d", s.Rejected, s.DeadLetters)
+	text, end := fmt.Sprintf("%6.1fs  ", s.Elapsed.Seconds()),
+		fmt.Sprintf("  rejected %d  dead letters %d", s.Rejected, s.DeadLetters)
 	if s.Sent == s.Payments && s.OnPurpose > 0 && s.OnPurpose == s.Waiting { // they wait, and nothing else
 		text += fmt.Sprintf("%d of %d ended", s.Sent-s.Waiting, s.Sent)
 		end = fmt.Sprintf("  %d wait on purpose", s.OnPurpose)
@@ -26,7 +27,8 @@ func (s Snapshot) Line(before Snapshot) string {
 			end += ", their deadline has passed"
 		}
 	} else {
-		text += fmt.Sprintf("sent %d of %d  settled %d (%.0f/s)  waiting %d", s.Sent, s.Payments, s.Settled, perSecond, s.Waiting)
+		text += fmt.Sprintf("sent %d of %d  settled %d (%.0f/s)  waiting %d", s.Sent, s.Payments, s.Settled,
+			perSecond, s.Waiting)
 		if s.OnPurpose > 0 {
 			text += fmt.Sprintf(" (%d on purpose)", s.OnPurpose)
 		}

@@ -26,7 +26,8 @@ func TestProgressSaysWhatWaitsOnPurpose(t *testing.T) {
 			t.Errorf("the line is\n%s, but it must be\n%s", text, want)
 		}
 	}
-	line(at(20*time.Second), "  20.0s  sent 3 of 3  settled 0 (0/s)  waiting 3 (2 on purpose)  rejected 0  dead letters 0")
+	line(at(20*time.Second),
+		"  20.0s  sent 3 of 3  settled 0 (0/s)  waiting 3 (2 on purpose)  rejected 0  dead letters 0")
 	s.tracker.finish(ordinary)
 	line(at(31500*time.Millisecond), "  31.5s  1 of 3 ended  2 wait on purpose, 19 s to their deadline")
 	s.ack(0)

@@ -130,15 +130,18 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	defer t.mu.Unlock()
 	t.closeSecond()
 	r := t.result
-	r.Failures, r.GoodRejected = slices.Clone(r.Failures), maps.Clone(r.GoodRejected) // a late acknowledgement may add to them
+	// a late acknowledgement may add to them
+	r.Failures, r.GoodRejected = slices.Clone(r.Failures), maps.Clone(r.GoodRejected)
 	r.Interrupted, r.StartedAt, r.Seconds = interrupted, t.start.UTC(), time.Since(t.start).Seconds()
 	r.Seed, r.Mix, r.Rate, r.Payments = l.config.Seed, l.config.MixName, l.config.Rate, l.config.Payments
 	r.UnderWay, r.Dropped, r.Late, r.LateMaxMs = t.open, l.dropped, l.late, float64(l.lateMax.Microseconds())/1e3
-	r.Latencies = []Latency{t.ack.Latency("producer acknowledgement"), t.settling.Latency(settledKind), t.overall.Latency("every outcome")}
+	r.Latencies = []Latency{t.ack.Latency("producer acknowledgement"), t.settling.Latency(settledKind),
+		t.overall.Latency("every outcome")}
 	if r.Settled > 0 {
 		r.SettledPerSecond = float64(r.Settled) / t.lastSettled.Sub(t.start).Seconds()
 	}
-	if encoded, err := t.settling.histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil { // only a foreign version fails
+	// only a foreign version fails
+	if encoded, err := t.settling.histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil {
 		r.Histogram = string(encoded)
 	}
 	r.Curve, r.SteadyPerSecond = curve(t.settling.histogram), steady(r.PerSecond, int(sentAll.Sub(t.start)/time.Second))
@@ -195,7 +198,9 @@ func (r *Result) Verdict() string {
 	case r.Passed:
 		return fmt.Sprintf("LOAD PASSED: %d payments sent, every one ended as it must", r.Sent)
 	case r.Interrupted:
-		return fmt.Sprintf("INTERRUPTED: %d sent, %d ended, %d under way; audit not run", r.Sent, r.Sent-r.UnderWay, r.UnderWay)
+		return fmt.Sprintf("INTERRUPTED: %d sent, %d ended, %d under way; audit not run", r.Sent,
+			r.Sent-r.UnderWay, r.UnderWay)
 	}
-	return fmt.Sprintf("LOAD FAILED: %d of %d payments have a wrong outcome or none, %d were dropped", r.FailureCount, r.Sent, r.Dropped)
+	return fmt.Sprintf("LOAD FAILED: %d of %d payments have a wrong outcome or none, %d were dropped", r.FailureCount,
+		r.Sent, r.Dropped)
 }

@@ -49,7 +49,10 @@ var metrics = []metric{
 	counted("failed", "payments with a wrong outcome or none", func(c Count) int { return c.Wrong + c.Missing }),
 	counted("undecided", "payments without an outcome", func(c Count) int { return c.Missing }),
 	counted("excused", "payments rejected with a reason of --allow", func(c Count) int { return c.Excused }),
-	{"late", "payments sent later than planned by more than " + LateAfter.String(), inPayments, func(r *Result) float64 { return float64(r.Late) }},
+	{"late", "payments sent later than planned by more than " + LateAfter.String(), inPayments,
+		func(r *Result) float64 {
+			return float64(r.Late)
+		}},
 	{"rate", "payments settled per second", inPerSecond, func(r *Result) float64 { return r.SettledPerSecond }},
 }
 
@@ -88,22 +91,27 @@ func ParseThreshold(text string) (t Threshold, err error) {
 		for _, m := range metrics {
 			names = append(names, m.name)
 		}
-		return t, fmt.Errorf("%q has the unknown metric %q: the metrics are %s", text, parts[1], strings.Join(names, ", "))
+		return t, fmt.Errorf("%q has the unknown metric %q: the metrics are %s", text, parts[1],
+			strings.Join(names, ", "))
 	}
-	t = Threshold{Text: strings.TrimSpace(text), metric: metrics[i], above: parts[2][0] == '>', orAt: strings.HasSuffix(parts[2], "=")}
+	t = Threshold{Text: strings.TrimSpace(text), metric: metrics[i], above: parts[2][0] == '>',
+		orAt: strings.HasSuffix(parts[2], "=")}
 	number, unit := parts[3], parts[4]
 	switch t.metric.unit {
 	case inMilliseconds:
 		limit, err := time.ParseDuration(number + unit)
 		if err != nil || unit == "" {
-			return t, fmt.Errorf("%q has the limit %q: a latency needs a number and a unit, like 500ms or 2s", text, number+unit)
+			return t, fmt.Errorf("%q has the limit %q: a latency needs a number and a unit, like 500ms or 2s", text,
+				number+unit)
 		}
 		t.limit = limit.Seconds() * 1e3
 		return t, nil
 	case inPayments:
 		if unit == "%" {
 			share := t.metric.of
-			t.metric.unit, t.metric.of = unit, func(r *Result) float64 { return 100 * share(r) / float64(max(1, r.Sent)) }
+			t.metric.unit, t.metric.of = unit, func(r *Result) float64 {
+				return 100 * share(r) / float64(max(1, r.Sent))
+			}
 			unit = ""
 		}
 	case inPerSecond:
@@ -131,5 +139,6 @@ func (t Threshold) Read(r *Result) Reading {
 	if t.metric.unit == inPayments {
 		figure = strconv.Itoa(int(measured))
 	}
-	return Reading{t.Text, broken || t.orAt && measured == t.limit, fmt.Sprintf("%s was %s %s", t.metric.name, figure, t.metric.unit)}
+	return Reading{t.Text, broken || t.orAt && measured == t.limit,
+		fmt.Sprintf("%s was %s %s", t.metric.name, figure, t.metric.unit)}
 }

@@ -53,8 +53,9 @@ const (
 
 func newTracker(allowed []pix.Reason, faults bool) *tracker {
 	return &tracker{
-		allowed: allowed, faults: faults || len(allowed) > 0, seed: maphash.MakeSeed(), result: Result{GoodRejected: map[string]int{}},
-		byID: map[pix.EndToEndID]*openPayment{}, nameless: map[*openPayment]struct{}{},
+		allowed: allowed, faults: faults || len(allowed) > 0, seed: maphash.MakeSeed(),
+		result: Result{GoodRejected: map[string]int{}},
+		byID:   map[pix.EndToEndID]*openPayment{}, nameless: map[*openPayment]struct{}{},
 		byRecord: map[record]*openPayment{}, early: map[record]pix.Reason{}, forms: map[string]int{},
 		ack: NewRecorder(), settling: NewRecorder(), overall: NewRecorder(), thisSecond: NewRecorder(),
 	}
@@ -275,7 +276,8 @@ func (t *tracker) finish(a *openPayment) {
 // fail keeps a failure. Those of one case that fail in the same way are one entry with a count.
 func (t *tracker) fail(a *openPayment, problem string) {
 	t.result.FailureCount++
-	failure := Failure{EndToEndID: a.payment.Name, Case: a.payment.Case.String(), Problem: problem, Sent: a.intended, Ended: time.Now(), Count: 1}
+	failure := Failure{EndToEndID: a.payment.Name, Case: a.payment.Case.String(), Problem: problem, Sent: a.intended,
+		Ended: time.Now(), Count: 1}
 	if a.acked > 0 {
 		failure.Record = fmt.Sprintf("%d/%d", a.records[0].partition, a.records[0].offset)
 	}
@@ -322,7 +324,8 @@ func (t *tracker) snapshot(now time.Time, deadline time.Duration) Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.result
-	s := Snapshot{Sent: r.Sent, Settled: r.Settled, Rejected: r.Rejected, DeadLetters: r.DeadLetters, Waiting: t.open, OnPurpose: t.patient, Failed: r.FailureCount}
+	s := Snapshot{Sent: r.Sent, Settled: r.Settled, Rejected: r.Rejected, DeadLetters: r.DeadLetters, Waiting: t.open,
+		OnPurpose: t.patient, Failed: r.FailureCount}
 	if t.patient > 0 && deadline > 0 {
 		s.ToDeadline = t.patience.Add(deadline).Sub(now)
 	}

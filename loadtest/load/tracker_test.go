@@ -24,7 +24,8 @@ type scene struct {
 }
 
 func newScene(t *testing.T, c mix.Case, allowed ...pix.Reason) *scene {
-	population := sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
+	population := sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000,
+		ReserveCentavos: 1_000_000_000_000}
 	generator := mix.NewGenerator(population, rand.New(rand.NewPCG(1, 0)))
 	s := &scene{t: t, tracker: newTracker(allowed, false)}
 	s.tracker.start = time.Now()
@@ -41,7 +42,8 @@ func (s *scene) letter(i int, reason pix.Reason) {
 }
 
 // tell gives the tracker a report: settled, or rejected with a reason.
-func (s *scene) tell(report *pixv1.SettlementReport, reason string, change []func(*pixv1.SettlementReport)) (next bool) {
+func (s *scene) tell(report *pixv1.SettlementReport, reason string,
+	change []func(*pixv1.SettlementReport)) (next bool) {
 	report.Status, report.ReasonCode = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, reason
 	if reason != "" {
 		report.Status = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
@@ -57,7 +59,8 @@ func (s *scene) tell(report *pixv1.SettlementReport, reason string, change []fun
 // report reports the payment with the amount of message i.
 func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementReport)) (next bool) {
 	return s.tell(&pixv1.SettlementReport{
-		EndToEndId: s.payment.Name, Payer: mix.AccountMessage(s.payment.Payer), Payee: mix.AccountMessage(s.payment.Payee),
+		EndToEndId: s.payment.Name, Payer: mix.AccountMessage(s.payment.Payer),
+		Payee:          mix.AccountMessage(s.payment.Payee),
 		AmountCentavos: []mix.Message{s.payment.First, s.payment.Second}[i].AmountCentavos,
 	}, reason, change)
 }
@@ -65,7 +68,8 @@ func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementRep
 // back reports the payment's return k.
 func (s *scene) back(k int, reason string, change ...func(*pixv1.SettlementReport)) {
 	r := s.payment.Returns[k]
-	report := &pixv1.SettlementReport{EndToEndId: r.ID.String(), OriginalEndToEndId: r.Original, AmountCentavos: r.AmountCentavos}
+	report := &pixv1.SettlementReport{EndToEndId: r.ID.String(), OriginalEndToEndId: r.Original,
+		AmountCentavos: r.AmountCentavos}
 	if reason == "" {
 		report.Payer, report.Payee = mix.AccountMessage(s.payment.Payee), mix.AccountMessage(s.payment.Payer)
 	}
@@ -101,10 +105,21 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{"settles", mix.Accepted, nil, func(s *scene) { s.ack(0); s.report(0, "") }, expected},
 		{"nothing comes", mix.Accepted, nil, func(s *scene) { s.ack(0) }, open},
-		{"cannot be sent", mix.Accepted, nil, func(s *scene) { s.tracker.acknowledged(s.open, 0, record{}, errors.New("no broker")) }, "no broker"},
-		{"is rejected instead", mix.Accepted, nil, func(s *scene) { s.ack(0); s.report(0, "AB03") }, "rejected AB03, but it must be settled"},
-		{"is rejected instead, which is allowed", mix.Accepted, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "AB03") }, excused},
-		{"settles, though it must not", mix.PayerShort, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "") }, "settled, but it must be rejected LQ01"},
+		{"cannot be sent", mix.Accepted, nil, func(s *scene) {
+			s.tracker.acknowledged(s.open, 0, record{}, errors.New("no broker"))
+		}, "no broker"},
+		{"is rejected instead", mix.Accepted, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "AB03")
+		}, "rejected AB03, but it must be settled"},
+		{"is rejected instead, which is allowed", mix.Accepted, []pix.Reason{ab03}, func(s *scene) {
+			s.ack(0)
+			s.report(0, "AB03")
+		}, excused},
+		{"settles, though it must not", mix.PayerShort, []pix.Reason{ab03}, func(s *scene) {
+			s.ack(0)
+			s.report(0, "")
+		}, "settled, but it must be rejected LQ01"},
 		{"is rejected as it must", mix.Blocked, nil, func(s *scene) { s.ack(0); s.report(0, "AC06") }, expected},
 		{"settles with a reason", mix.Accepted, nil, func(s *scene) {
 			s.ack(0)
@@ -119,45 +134,134 @@ func TestOutcomes(t *testing.T) {
 			s.ack(0)
 			s.report(0, "", func(r *pixv1.SettlementReport) { r.Payee.Number = "0" })
 		}, "the report is about"},
-		{"garbage becomes a dead letter", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(0, pix.ReasonMalformed) }, expected},
-		{"a dead letter with another reason", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(0, dupl) }, "dead letter DUPL, but it must be dead letter FF01"},
-		{"a report of what must be a dead letter", mix.Future, nil, func(s *scene) { s.ack(0); s.report(0, "AB03") }, "must be a dead letter DT02"},
+		{"garbage becomes a dead letter", mix.Undecodable, nil, func(s *scene) {
+			s.ack(0)
+			s.letter(0, pix.ReasonMalformed)
+		}, expected},
+		{"a dead letter with another reason", mix.Undecodable, nil, func(s *scene) {
+			s.ack(0)
+			s.letter(0, dupl)
+		}, "dead letter DUPL, but it must be dead letter FF01"},
+		{"a report of what must be a dead letter", mix.Future, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "AB03")
+		}, "must be a dead letter DT02"},
 
-		{"the same twice: two equal reports", mix.Twice, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.report(0, ""); s.ack(1) }, expected},
-		{"the same twice: two reports that differ", mix.Twice, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.report(0, "AB03") }, "different bytes"},
+		{"the same twice: two equal reports", mix.Twice, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "")
+			s.report(0, "")
+			s.ack(1)
+		}, expected},
+		{"the same twice: two reports that differ", mix.Twice, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "")
+			s.report(0, "AB03")
+		}, "different bytes"},
 
-		{"again: reported again", mix.Again, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1); s.report(0, "") }, expected},
+		{"again: reported again", mix.Again, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "")
+			s.ack(1)
+			s.report(0, "")
+		}, expected},
 		{"again: not reported again", mix.Again, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1) }, open},
-		{"again, with faults: not reported again", mix.Again, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1) }, expected},
+		{"again, with faults: not reported again", mix.Again, []pix.Reason{ab03}, func(s *scene) {
+			s.ack(0)
+			s.report(0, "")
+			s.ack(1)
+		}, expected},
 
-		{"conflict: the second wins", mix.Conflict, nil, func(s *scene) { s.ack(0); s.ack(1); s.letter(0, dupl); s.report(1, "") }, expected},
+		{"conflict: the second wins", mix.Conflict, nil, func(s *scene) {
+			s.ack(0)
+			s.ack(1)
+			s.letter(0, dupl)
+			s.report(1, "")
+		}, expected},
 		{"conflict: no dead letter", mix.Conflict, nil, func(s *scene) { s.ack(0); s.ack(1); s.report(0, "") }, open},
-		{"conflict: the winner has the dead letter", mix.Conflict, nil, func(s *scene) { s.ack(0); s.ack(1); s.letter(0, dupl); s.report(0, "") }, "a report and a dead letter"},
-		{"conflict after it settled: a dead letter", mix.ConflictAgain, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1); s.letter(1, dupl) }, expected},
-		{"returned: settles, once for both messages", mix.Returned, nil, func(s *scene) { s.paid(); s.back(0, "") }, expected},
-		{"returned: two reports that differ", mix.Returned, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.back(0, ""); s.back(0, "AM09") }, "different bytes"},
+		{"conflict: the winner has the dead letter", mix.Conflict, nil, func(s *scene) {
+			s.ack(0)
+			s.ack(1)
+			s.letter(0, dupl)
+			s.report(0, "")
+		}, "a report and a dead letter"},
+		{"conflict after it settled: a dead letter", mix.ConflictAgain, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "")
+			s.ack(1)
+			s.letter(1, dupl)
+		}, expected},
+		{"returned: settles, once for both messages", mix.Returned, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "")
+		}, expected},
+		{"returned: two reports that differ", mix.Returned, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "")
+			s.back(0, "")
+			s.back(0, "AM09")
+		}, "different bytes"},
 		{"returned: no report", mix.Returned, nil, func(s *scene) { s.paid() }, open},
-		{"returned: rejected instead", mix.Returned, nil, func(s *scene) { s.paid(); s.back(0, "AM09") }, "rejected AM09, but it must be settled"},
-		{"returned: the payment is rejected, which is allowed", mix.Returned, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "AB03") }, excused},
-		{"returned: a dead letter", mix.Returned, nil, func(s *scene) { s.paid(); s.letter(3, dupl) }, "dead letter DUPL, but it must be settled"},
+		{"returned: rejected instead", mix.Returned, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "AM09")
+		}, "rejected AM09, but it must be settled"},
+		{"returned: the payment is rejected, which is allowed", mix.Returned, []pix.Reason{ab03}, func(s *scene) {
+			s.ack(0)
+			s.report(0, "AB03")
+		}, excused},
+		{"returned: a dead letter", mix.Returned, nil, func(s *scene) {
+			s.paid()
+			s.letter(3, dupl)
+		}, "dead letter DUPL, but it must be settled"},
 		{"returned: forwards again", mix.Returned, nil, func(s *scene) {
 			s.paid()
 			s.back(0, "", func(r *pixv1.SettlementReport) { r.Payer, r.Payee = r.Payee, r.Payer })
 		}, "the report is about"},
-		{"in parts: both settle", mix.ReturnedInParts, nil, func(s *scene) { s.paid(); s.back(1, ""); s.back(0, "") }, expected},
-		{"race: the first settles", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, ""); s.back(1, "AM09") }, expected},
-		{"race: both settle", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, ""); s.back(1, "") }, "given back"},
-		{"race: neither settles", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, "AM09"); s.back(1, "AM09") }, "0 of its returns settled"},
-		{"race: one timed out and the other was too much, which is allowed", mix.ReturnsRace, []pix.Reason{ab03}, func(s *scene) { s.paid(); s.back(0, "AB03"); s.back(1, "AM09") }, excused},
+		{"in parts: both settle", mix.ReturnedInParts, nil, func(s *scene) {
+			s.paid()
+			s.back(1, "")
+			s.back(0, "")
+		}, expected},
+		{"race: the first settles", mix.ReturnsRace, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "")
+			s.back(1, "AM09")
+		}, expected},
+		{"race: both settle", mix.ReturnsRace, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "")
+			s.back(1, "")
+		}, "given back"},
+		{"race: neither settles", mix.ReturnsRace, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "AM09")
+			s.back(1, "AM09")
+		}, "0 of its returns settled"},
+		{"race: one timed out and the other was too much, which is allowed", mix.ReturnsRace, []pix.Reason{ab03},
+			func(s *scene) {
+				s.paid()
+				s.back(0, "AB03")
+				s.back(1, "AM09")
+			}, excused},
 		{"too much: is refused", mix.ReturnTooMuch, nil, func(s *scene) { s.paid(); s.back(0, "AM09") }, expected},
-		{"too much: settles", mix.ReturnTooMuch, nil, func(s *scene) { s.paid(); s.back(0, "") }, "settled, but it must be rejected AM09"},
+		{"too much: settles", mix.ReturnTooMuch, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "")
+		}, "settled, but it must be rejected AM09"},
 		{"of nothing: is refused", mix.ReturnOfNothing, nil, func(s *scene) {
 			s.ack(0)
 			s.report(0, "LQ04", func(r *pixv1.SettlementReport) { r.Payer, r.Payee = nil, nil })
 		}, expected},
-		{"of a return: a dead letter", mix.ReturnOfReturn, nil, func(s *scene) { s.ack(0); s.letter(0, pix.ReasonBadEndToEndID) }, expected},
+		{"of a return: a dead letter", mix.ReturnOfReturn, nil, func(s *scene) {
+			s.ack(0)
+			s.letter(0, pix.ReasonBadEndToEndID)
+		}, expected},
 
-		{"conflict after it settled: the new amount wins", mix.ConflictAgain, nil, func(s *scene) { s.ack(0); s.report(1, "") }, "centavos"},
+		{"conflict after it settled: the new amount wins", mix.ConflictAgain, nil, func(s *scene) {
+			s.ack(0)
+			s.report(1, "")
+		}, "centavos"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newScene(t, test.of, test.allowed...)
@@ -175,8 +279,10 @@ func TestOutcomes(t *testing.T) {
 			if !strings.Contains(got, test.want) {
 				t.Fatalf("it is %q, it must be %q", got, test.want)
 			}
-			if ended := got != open; ended != (s.tracker.waiting() == 0) || ended && len(s.tracker.byID)+len(s.tracker.byRecord)+len(s.tracker.nameless) > 0 {
-				t.Fatalf("%d payments wait, %d, %d and %d are remembered", s.tracker.waiting(), len(s.tracker.byID), len(s.tracker.byRecord), len(s.tracker.nameless))
+			if ended := got != open; ended != (s.tracker.waiting() == 0) || ended &&
+				len(s.tracker.byID)+len(s.tracker.byRecord)+len(s.tracker.nameless) > 0 {
+				t.Fatalf("%d payments wait, %d, %d and %d are remembered", s.tracker.waiting(), len(s.tracker.byID),
+					len(s.tracker.byRecord), len(s.tracker.nameless))
 			}
 			s.tracker.giveUp()
 			if count := s.tracker.counts[test.of]; (got == open) != (count.Missing == 1) || s.tracker.waiting() != 0 {
@@ -189,7 +295,8 @@ func TestOutcomes(t *testing.T) {
 // Payments of one case that fail in the same way are one line, with a count and examples.
 func TestFailuresOfOneFormAreOneLine(t *testing.T) {
 	s := newScene(t, mix.Accepted)
-	generator := mix.NewGenerator(sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 1, ReserveCentavos: 1}, rand.New(rand.NewPCG(2, 0)))
+	generator := mix.NewGenerator(sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 1, ReserveCentavos: 1},
+		rand.New(rand.NewPCG(2, 0)))
 	for i := range 100 {
 		c := []mix.Case{mix.Accepted, mix.SameBank}[i%2]
 		a := s.tracker.add(generator.Payment(c, time.Now()), time.Now())

@@ -75,7 +75,8 @@ func TestHopsAreWhatWasCountedBetweenTwoReadings(t *testing.T) {
 		fmt.Fprintf(w, "# TYPE pix_hop_seconds histogram\n"+
 			"pix_hop_seconds_bucket{hop=\"queue\",le=\"0.001\"} %d\npix_hop_seconds_bucket{hop=\"queue\",le=\"0.002\"} %d\npix_hop_seconds_bucket{hop=\"queue\",le=\"+Inf\"} %d\n"+
 			"pix_hop_seconds_sum{hop=\"queue\"} %g\npix_hop_seconds_count{hop=\"queue\"} %d\n"+
-			"# TYPE go_memstats_mallocs_total counter\ngo_memstats_mallocs_total %d\n", n/2, n, n, float64(n)*0.001, n, n*7)
+			"# TYPE go_memstats_mallocs_total counter\ngo_memstats_mallocs_total %d\n", n/2, n, n,
+			float64(n)*0.001, n, n*7)
 	}))
 	defer server.Close()
 	before, err := ReadEngines(context.Background(), []string{server.URL})

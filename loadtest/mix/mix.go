@@ -51,7 +51,8 @@ func Parse(text string) (mix Mix, err error) {
 	for _, part := range strings.Split(cmp.Or(weights[text], text), ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
-			return mix, fmt.Errorf("mix %q is neither one of %s nor weights like accepted=90,silent=10", text, strings.Join(slices.Sorted(maps.Keys(Names)), ", "))
+			return mix, fmt.Errorf("mix %q is neither one of %s nor weights like accepted=90,silent=10", text,
+				strings.Join(slices.Sorted(maps.Keys(Names)), ", "))
 		}
 		c := slices.IndexFunc(expectations[:], func(e Expectation) bool { return e.Name == strings.TrimSpace(name) })
 		if c < 0 {

@@ -14,10 +14,12 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
+var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000,
+	ReserveCentavos: 1_000_000_000_000}
 
 func TestScheduleHoldsEveryCaseAndIsAFunctionOfTheSeed(t *testing.T) {
-	for _, name := range []string{"demo", "no-waits", "plain", "settling", "bad-input", "accepted=1000000,silent=1", "silent=1,late=1,again=1"} {
+	for _, name := range []string{"demo", "no-waits", "plain", "settling", "bad-input", "accepted=1000000,silent=1",
+		"silent=1,late=1,again=1"} {
 		mix, err := Parse(name)
 		kit.Must(t, err)
 		for _, n := range []int{1, 7, 999, 1000, 1234, 10_000, 300_000} {
@@ -67,7 +69,8 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			expected := c.Expectation()
 			if payment.Payer == (pix.Account{}) { // a return without a payment
 				back, err := judgeReturn(payment.First, at)
-				if (err == nil) == (expected.Fate == DeadLetter) || err == nil && (back.ID.String() != payment.Name || back.AmountCentavos != payment.First.AmountCentavos) {
+				if (err == nil) == (expected.Fate == DeadLetter) || err == nil &&
+					(back.ID.String() != payment.Name || back.AmountCentavos != payment.First.AmountCentavos) {
 					t.Fatalf("%s: the message is %+v, %v", c, back, err)
 				}
 				continue
@@ -84,7 +87,8 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s must be valid: %v", c, err)
 			}
-			if order.Payer != payment.Payer || order.Payee != payment.Payee || order.AmountCentavos != payment.First.AmountCentavos || order.ID.String() != payment.Name {
+			if order.Payer != payment.Payer || order.Payee != payment.Payee ||
+				order.AmountCentavos != payment.First.AmountCentavos || order.ID.String() != payment.Name {
 				t.Fatalf("%s: the message is %+v, the payment %+v", c, order, payment)
 			}
 			if (c == SameBank) != order.SameBank() && c != UnknownPayeePSP && c != UnknownPayerPSP {
@@ -100,7 +104,8 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			}
 			if twoMessages {
 				second, err := judge(payment.Second.Value, at)
-				if err != nil || second.ID != order.ID || (second.Content == order.Content) == c.Conflicting() || second.AmountCentavos != payment.Second.AmountCentavos {
+				if err != nil || second.ID != order.ID || (second.Content == order.Content) == c.Conflicting() ||
+					second.AmountCentavos != payment.Second.AmountCentavos {
 					t.Fatalf("%s: the second message is %+v, the first %+v: %v", c, second, order, err)
 				}
 			}
@@ -116,7 +121,8 @@ func checkReturns(t *testing.T, payment Payment, order pix.Order, at time.Time) 
 	for _, r := range payment.Returns {
 		message := r.Message(at)
 		back, err := judgeReturn(message, at)
-		if err != nil || back.ID != r.ID || back.Original != order.ID || back.AmountCentavos != r.AmountCentavos || back.AmountCentavos != message.AmountCentavos || message.Key != payment.Name {
+		if err != nil || back.ID != r.ID || back.Original != order.ID || back.AmountCentavos != r.AmountCentavos ||
+			back.AmountCentavos != message.AmountCentavos || message.Key != payment.Name {
 			t.Fatalf("%s: the return is %+v, the message %+v, of %+v: %v", payment.Case, r, back, order, err)
 		}
 		if ours := r.ID.PSP() == payment.Payee.ISPB; ours != (r.Ends.Reason != pix.ReasonNotThePayee) {
@@ -127,8 +133,10 @@ func checkReturns(t *testing.T, payment Payment, order pix.Order, at time.Time) 
 		}
 		ids[r.ID] = true
 	}
-	want := map[Case]bool{Returned: sum == order.AmountCentavos, ReturnedInParts: sum == order.AmountCentavos, ReturnsRace: len(ids) == 2 && sum > order.AmountCentavos}
-	if right, settles := want[payment.Case]; settles && !right || !settles && sum > 0 || len(payment.Returns) > ReturnsMax {
+	want := map[Case]bool{Returned: sum == order.AmountCentavos, ReturnedInParts: sum == order.AmountCentavos,
+		ReturnsRace: len(ids) == 2 && sum > order.AmountCentavos}
+	if right, settles := want[payment.Case]; settles && !right || !settles && sum > 0 ||
+		len(payment.Returns) > ReturnsMax {
 		t.Fatalf("%s of %d: the returns are %+v", payment.Case, order.AmountCentavos, payment.Returns)
 	}
 }
@@ -141,7 +149,8 @@ func judgeReturn(message Message, at time.Time) (pix.Return, error) {
 	}
 	o := m.GetReturnOrder()
 	return pix.ReturnDraft{
-		ReturnID: o.GetReturnId(), OriginalEndToEndID: o.GetOriginalEndToEndId(), AmountCentavos: o.GetAmountCentavos(), ReasonCode: o.GetReasonCode(), AcceptedAtUnixMs: o.GetAcceptedAtUnixMs(),
+		ReturnID: o.GetReturnId(), OriginalEndToEndID: o.GetOriginalEndToEndId(), AmountCentavos: o.GetAmountCentavos(),
+		ReasonCode: o.GetReasonCode(), AcceptedAtUnixMs: o.GetAcceptedAtUnixMs(),
 	}.Validate(at)
 }
 

@@ -54,7 +54,8 @@ type Return struct {
 // Message returns the message of the return, with its acceptance time.
 func (r Return) Message(accepted time.Time) Message {
 	value, err := (&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
-		ReturnId: r.ID.String(), OriginalEndToEndId: r.Original, AmountCentavos: r.AmountCentavos, ReasonCode: r.Reason.String(), AcceptedAtUnixMs: accepted.UnixMilli(),
+		ReturnId: r.ID.String(), OriginalEndToEndId: r.Original, AmountCentavos: r.AmountCentavos,
+		ReasonCode: r.Reason.String(), AcceptedAtUnixMs: accepted.UnixMilli(),
 	}}).MarshalVT()
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode %v: %v", r, err)) // ids and numbers
@@ -96,8 +97,11 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 	accepted, idTime, remittance := at, at, ""
 	switch c {
 	case Blocked, Closed, Silent, Late:
-		branch := map[Case]string{Blocked: sandbox.BlockedBranch, Closed: sandbox.ClosedBranch, Silent: sandbox.SilentBranch, Late: sandbox.LateBranch}[c]
-		payee = g.until(func() pix.Account { return g.special(branch) }, func(a pix.Account) bool { return a.ISPB != payer.ISPB })
+		branch := map[Case]string{Blocked: sandbox.BlockedBranch, Closed: sandbox.ClosedBranch,
+			Silent: sandbox.SilentBranch, Late: sandbox.LateBranch}[c]
+		payee = g.until(func() pix.Account {
+			return g.special(branch)
+		}, func(a pix.Account) bool { return a.ISPB != payer.ISPB })
 	case Hottest:
 		payee = g.population.Customer(0)
 		payer = g.until(g.customer, func(a pix.Account) bool { return a.ISPB != payee.ISPB })
@@ -203,7 +207,8 @@ func (g *Generator) lonelyReturn(c Case, at time.Time) Payment {
 	case g.random.IntN(2) == 0:
 		original = pix.NewEndToEndID(g.unknownPSP(), at, g.random).String()
 	}
-	r := Return{pix.NewReturnID(payee.ISPB, at, g.random), original, g.amount(), g.returnReason(), c.Expectation().End, false}
+	r := Return{pix.NewReturnID(payee.ISPB, at, g.random), original, g.amount(), g.returnReason(),
+		c.Expectation().End, false}
 	return Payment{Case: c, Name: r.ID.String(), First: r.Message(at)}
 }
 
@@ -214,7 +219,9 @@ func (g *Generator) returnReason() pix.Reason {
 // customers picks an ordinary payer and another ordinary payee, inside one bank or not.
 func (g *Generator) customers(sameBank bool) (payer, payee pix.Account) {
 	payer = g.customer()
-	return payer, g.until(g.customer, func(a pix.Account) bool { return (a.ISPB == payer.ISPB) == sameBank && a != payer })
+	return payer, g.until(g.customer, func(a pix.Account) bool {
+		return (a.ISPB == payer.ISPB) == sameBank && a != payer
+	})
 }
 
 // until picks accounts until one is right.

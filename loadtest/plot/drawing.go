@@ -34,7 +34,8 @@ func (d *Drawing) Rect(f Frame, class, hover string) {
 	if hover != "" {
 		hover = "<title>" + html.EscapeString(hover) + "</title>"
 	}
-	fmt.Fprintf(&d.svg, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s">%s</rect>`+"\n", f.X, f.Y, max(f.Width, 0), f.Height, class, hover)
+	fmt.Fprintf(&d.svg, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s">%s</rect>`+"\n", f.X, f.Y,
+		max(f.Width, 0), f.Height, class, hover)
 }
 
 // Legend writes names with the colors of their places, in lines of that width, and returns the
@@ -79,10 +80,13 @@ func style(scheme int) string {
 	pick := func(light, dark string) string { return [2]string{light, dark}[scheme] }
 	var css strings.Builder
 	back := pick("#fff", "#14181f")
-	fmt.Fprintf(&css, "svg text { fill: %s; } svg text.name, svg text.title, svg text.head { fill: %s; } svg text.inside { fill: %s; }\n", pick("#5d6778", "#9aa5b5"), pick("#1d2433", "#e4e8ef"), back)
-	fmt.Fprintf(&css, "svg .grid { stroke: %s; } svg .limit { stroke: %s; } svg rect { stroke: %s; } svg rect.back { fill: %s; }\n", pick("#d9dee6", "#343c49"), pick("#5d6778", "#9aa5b5"), back, back)
+	fmt.Fprintf(&css, "svg text { fill: %s; } svg text.name, svg text.title, svg text.head { fill: %s; } svg text.inside { fill: %s; }\n",
+		pick("#5d6778", "#9aa5b5"), pick("#1d2433", "#e4e8ef"), back)
+	fmt.Fprintf(&css, "svg .grid { stroke: %s; } svg .limit { stroke: %s; } svg rect { stroke: %s; } svg rect.back { fill: %s; }\n",
+		pick("#d9dee6", "#343c49"), pick("#5d6778", "#9aa5b5"), back, back)
 	for i, c := range colors {
-		fmt.Fprintf(&css, "svg rect.k%d, svg path.area.k%d { fill: %s; } svg path.k%d { stroke: %s; }\n", i, i, c[scheme], i, c[scheme])
+		fmt.Fprintf(&css, "svg rect.k%d, svg path.area.k%d { fill: %s; } svg path.k%d { stroke: %s; }\n", i, i,
+			c[scheme], i, c[scheme])
 	}
 	fmt.Fprintf(&css, "svg rect.bad { fill: %s; }\n", pick("#b3261e", "#ff8a80"))
 	return css.String()
@@ -90,7 +94,8 @@ func style(scheme int) string {
 
 // HTML is the drawing as a part of a page with Style.
 func (d *Drawing) HTML() template.HTML {
-	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`+"\n%s</svg>", d.Width, d.Height, html.EscapeString(d.Title), d.svg.String()))
+	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`+"\n%s</svg>", d.Width,
+		d.Height, html.EscapeString(d.Title), d.svg.String()))
 }
 
 // headHeight is the room for the title in a file.

@@ -39,9 +39,13 @@ func TestScales(t *testing.T) {
 
 // A file is sound XML, whatever the names hold, and holds numbers only.
 func TestFilesAreSound(t *testing.T) {
-	d := Bars("<Costs> & more", "µs", false, []string{"a<b", "c"}, []Bar{{"x & y", []float64{1, 2000}}, {"none", []float64{0, 0}}})
-	d.Panel(Frame{50, 90, 400, 100}, Panel{Title: "<latency>", X: Seconds(0, 5), Y: Milliseconds(1, 10), Bands: [][2]float64{{0, 1}}, Limits: []float64{5},
-		Series: []Series{{Points: [][2]float64{{0, 1}, {1, math.NaN()}, {2, 3}}}, {Area: true}, {Thin: true, Color: 9, Points: [][2]float64{{0, 1}}}}})
+	d := Bars("<Costs> & more", "µs", false, []string{"a<b", "c"},
+		[]Bar{{"x & y", []float64{1, 2000}}, {"none", []float64{0, 0}}})
+	d.Panel(Frame{50, 90, 400, 100},
+		Panel{Title: "<latency>", X: Seconds(0, 5), Y: Milliseconds(1, 10), Bands: [][2]float64{{0, 1}},
+			Limits: []float64{5},
+			Series: []Series{{Points: [][2]float64{{0, 1}, {1, math.NaN()}, {2, 3}}}, {Area: true},
+				{Thin: true, Color: 9, Points: [][2]float64{{0, 1}}}}})
 	path := filepath.Join(t.TempDir(), "costs.svg")
 	kit.Must(t, d.WriteFile(path))
 	text, err := os.ReadFile(path)

@@ -17,7 +17,8 @@ func OfLoad(r *load.Result, faults []Fault, repeat string) Page {
 	p := Page{
 		Title: "Liquida load", StartedAt: r.StartedAt, Passed: r.Passed, Verdict: r.Verdict(), Repeat: repeat,
 		Facts: []Fact{
-			{"load", fmt.Sprintf("%s payments of the mix %s at %g/s, seed %d", pix.Thousands(r.Payments), r.Mix, r.Rate, r.Seed)},
+			{"load", fmt.Sprintf("%s payments of the mix %s at %g/s, seed %d", pix.Thousands(r.Payments), r.Mix,
+				r.Rate, r.Seed)},
 			{"machine", meter.Hardware() + ", with the load generator"},
 			{"versions", fmt.Sprintf("Liquida %s; TigerBeetle %s", settings.Version(), tigerbeetle.Version)},
 		},
@@ -27,10 +28,12 @@ func OfLoad(r *load.Result, faults []Fault, repeat string) Page {
 			{"median latency of what settled", "none"},
 			{"99th percentile", "none"},
 			{"the slowest", "none"},
-			{fmt.Sprintf("longest time without a settlement, %.1f s after the start", r.StandstillAt), fmt.Sprintf("%.2f s", r.StandstillSeconds)},
+			{fmt.Sprintf("longest time without a settlement, %.1f s after the start", r.StandstillAt),
+				fmt.Sprintf("%.2f s", r.StandstillSeconds)},
 		},
 		Story: []string{
-			fmt.Sprintf("At 0 s the sending begins: %s payments, %g a second, whatever the system does.", pix.Thousands(r.Payments), r.Rate),
+			fmt.Sprintf("At 0 s the sending begins: %s payments, %g a second, whatever the system does.",
+				pix.Thousands(r.Payments), r.Rate),
 		},
 		Checks: []Check{{"load", r.Passed, r.Verdict()}},
 		Tables: []Table{OutcomesTable(r), LatenciesTable(r)},
@@ -48,7 +51,8 @@ func OfLoad(r *load.Result, faults []Fault, repeat string) Page {
 			p.Story = append(p.Story, f.Story)
 		}
 	}
-	end := fmt.Sprintf("At %.1f s the run ended: %s settled, %s rejected, %s dead letters.", r.Seconds, pix.Thousands(r.Settled), pix.Thousands(r.Rejected), pix.Thousands(r.DeadLetters))
+	end := fmt.Sprintf("At %.1f s the run ended: %s settled, %s rejected, %s dead letters.", r.Seconds,
+		pix.Thousands(r.Settled), pix.Thousands(r.Rejected), pix.Thousands(r.DeadLetters))
 	if r.Rejected+r.DeadLetters > 0 {
 		end += " Most cases of the mix that must not settle end at once; a few wait for a bank that never answers."
 	}
@@ -62,6 +66,8 @@ func OfLoad(r *load.Result, faults []Fault, repeat string) Page {
 	for _, f := range r.Failures {
 		p.Problems = append(p.Problems, fmt.Sprintf("%s (%s): %s", f.EndToEndID, f.Case, f.Problem))
 	}
-	p.Draw("faults", CourseNote, DrawRun("Settled payments and latency over time", plot.FullWidth, r.Rate, Course{r.PerSecond, r.PerQuarter}, faults))
+	p.Draw("faults", CourseNote,
+		DrawRun("Settled payments and latency over time", plot.FullWidth, r.Rate,
+			Course{r.PerSecond, r.PerQuarter}, faults))
 	return p
 }

@@ -61,7 +61,8 @@ func drawFaults(d *plot.Drawing, f plot.Frame, until float64, faults []Fault) fl
 	x := func(second float64) float64 { return f.X + second/max(until, 1)*f.Width }
 	var freeFrom []float64
 	for i, fault := range faults {
-		mark := plot.Frame{X: x(fault.Began), Width: max(x(max(fault.Ended, fault.Began))-x(fault.Began), 3), Height: 12}
+		mark := plot.Frame{X: x(fault.Began),
+			Width: max(x(max(fault.Ended, fault.Began))-x(fault.Began), 3), Height: 12}
 		text, at, class := fmt.Sprint(i+1), mark.X+3, "inside"
 		if len(faults) <= namesMax {
 			text += " " + fault.Name
@@ -125,12 +126,14 @@ func (c Course) panels(until, offered, width float64) (settled, latency plot.Pan
 		p99.Points = append(p99.Points, [2]float64{middle, s.P99})
 		slow.Points = append(slow.Points, [2]float64{middle, s.Max})
 	}
-	settled = plot.Panel{Title: "settled per second", X: x, Y: plot.FromZero(most, 3, short), Series: []plot.Series{area}}
+	settled = plot.Panel{Title: "settled per second", X: x, Y: plot.FromZero(most, 3, short),
+		Series: []plot.Series{area}}
 	settled.X.Ticks = nil // the panel below has them
 	if offered > 0 {
 		settled.Limits = []float64{offered}
 	}
-	latency = plot.Panel{Title: "latency", X: x, Y: plot.Milliseconds(min(least, slowest), slowest), Series: []plot.Series{slow, p99, p50}}
+	latency = plot.Panel{Title: "latency", X: x, Y: plot.Milliseconds(min(least, slowest), slowest),
+		Series: []plot.Series{slow, p99, p50}}
 	return settled, latency
 }
 

@@ -25,14 +25,17 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // OutcomesTable shows how the payments of a load ended.
 func OutcomesTable(r *load.Result) Table {
-	table := Table{Title: "How payments ended", TextColumns: 1, Head: []string{"case", "must end", "sent", "as expected", "excused", "wrong", "missing"}}
+	table := Table{Title: "How payments ended", TextColumns: 1,
+		Head: []string{"case", "must end", "sent", "as expected", "excused", "wrong", "missing"}}
 	add := func(name, expected string, c load.Count) {
-		table.Add(name, expected, fmt.Sprint(c.Sent), fmt.Sprint(c.AsExpected), fmt.Sprint(c.Excused), fmt.Sprint(c.Wrong), fmt.Sprint(c.Missing))
+		table.Add(name, expected, fmt.Sprint(c.Sent), fmt.Sprint(c.AsExpected), fmt.Sprint(c.Excused),
+			fmt.Sprint(c.Wrong), fmt.Sprint(c.Missing))
 	}
 	var all load.Count
 	for _, o := range r.Outcomes {
 		add(o.Case, o.Expected, o.Count)
-		all = load.Count{Sent: all.Sent + o.Sent, AsExpected: all.AsExpected + o.AsExpected, Excused: all.Excused + o.Excused, Wrong: all.Wrong + o.Wrong, Missing: all.Missing + o.Missing}
+		all = load.Count{Sent: all.Sent + o.Sent, AsExpected: all.AsExpected + o.AsExpected,
+			Excused: all.Excused + o.Excused, Wrong: all.Wrong + o.Wrong, Missing: all.Missing + o.Missing}
 	}
 	add("all", "", all)
 	return table
@@ -40,7 +43,8 @@ func OutcomesTable(r *load.Result) Table {
 
 // LatenciesTable shows the latencies of a load.
 func LatenciesTable(r *load.Result) Table {
-	table := Table{Title: "Latency in ms, from the intended send", Head: []string{"", "count", "p50", "p90", "p95", "p99", "p99.9", "max"}}
+	table := Table{Title: "Latency in ms, from the intended send",
+		Head: []string{"", "count", "p50", "p90", "p95", "p99", "p99.9", "max"}}
 	for _, l := range r.Latencies {
 		cells := []string{l.Kind, fmt.Sprint(l.Count)}
 		for _, v := range []float64{l.P50, l.P90, l.P95, l.P99, l.P999, l.Max} {
@@ -63,7 +67,8 @@ func WriteLoad(w io.Writer, r *load.Result) {
 	if r.Returned+r.ReturnsRejected > 0 {
 		fmt.Fprintf(w, "returns settled %d, rejected %d\n", r.Returned, r.ReturnsRejected)
 	}
-	fmt.Fprintf(w, "sends: %d dropped, %d late by more than %v (the latest by %.1f ms)\n", r.Dropped, r.Late, load.LateAfter, r.LateMaxMs)
+	fmt.Fprintf(w, "sends: %d dropped, %d late by more than %v (the latest by %.1f ms)\n", r.Dropped, r.Late,
+		load.LateAfter, r.LateMaxMs)
 	writeFailures(w, r)
 	fmt.Fprintln(w, r.Verdict())
 }
@@ -95,7 +100,8 @@ func writeFailure(w io.Writer, f load.Failure) {
 		fmt.Fprintf(w, "      meanwhile: %s\n", strings.Join(f.During, ", "))
 	}
 	if f.Count > 1 {
-		fmt.Fprintf(w, "      %d payments of this case fail in this way, also %s\n", f.Count, strings.Join(f.Also, ", "))
+		fmt.Fprintf(w, "      %d payments of this case fail in this way, also %s\n", f.Count,
+			strings.Join(f.Also, ", "))
 	}
 }
 

@@ -50,7 +50,8 @@ var (
 // actTimeout bounds an act; a process that starts must be ready within it.
 const actTimeout = 2 * time.Minute
 
-var acts = []string{actKill, actFreeze, actThaw, actRestart, actLeaveDead, actAddEngine, actCut, actMend, actBank, actLoad}
+var acts = []string{actKill, actFreeze, actThaw, actRestart, actLeaveDead, actAddEngine, actCut, actMend,
+	actBank, actLoad}
 
 // Do does one act, and returns the number of its line in the story.
 func (r *Room) Do(ctx context.Context, act Act) (int, error) {

@@ -68,7 +68,8 @@ func (b *banks) look(ctx context.Context, seen []Flow) {
 	for _, flow := range seen {
 		for _, ispb := range []string{flow.Payer, flow.Payee} {
 			// A refused order may name a bank that is none.
-			if _, known := b.behaviour[ispb]; !known && flow.Settled > 0 && len(b.behaviour) < banksMax && ispb != others {
+			if _, known := b.behaviour[ispb]; !known && flow.Settled > 0 && len(b.behaviour) < banksMax &&
+				ispb != others {
 				b.behaviour[ispb] = ""
 			}
 		}

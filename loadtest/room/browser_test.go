@@ -41,7 +41,8 @@ import (
 var (
 	kills  = flag.Int("kills", 20, "kills by script")
 	rate   = flag.Int("rate", 20_000, "payments a second of much load")
-	strict = flag.Bool("strict", false, "the light must be green all along, and red within two seconds: for a quiet machine")
+	strict = flag.Bool("strict", false,
+		"the light must be green all along, and red within two seconds: for a quiet machine")
 )
 
 // redWithin is how long a planted bug may stay unseen, with -strict.
@@ -204,7 +205,8 @@ type tab struct {
 func openBrowser(t *testing.T) context.Context {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true))
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	browser, cancel := chromedp.NewContext(allocator)
@@ -215,7 +217,8 @@ func openBrowser(t *testing.T) context.Context {
 	return browser
 }
 
-func openTab(t *testing.T, browser context.Context, address string, width, height int64, actions ...chromedp.Action) *tab {
+func openTab(t *testing.T, browser context.Context, address string, width, height int64,
+	actions ...chromedp.Action) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
@@ -263,7 +266,8 @@ func (p *tab) shows(expression string) {
 func (p *tab) press(selector string) {
 	p.t.Helper()
 	quoted, _ := json.Marshal(selector)
-	p.shows(fmt.Sprintf(`(() => { const e = document.querySelector(%s); return !!e && !e.disabled && e.checkVisibility() })()`, quoted))
+	p.shows(fmt.Sprintf(`(() => { const e = document.querySelector(%s); return !!e && !e.disabled && e.checkVisibility() })()`,
+		quoted))
 	// A click hits a place. While the page grows, as it does when it has just been opened, another element may
 	// have moved there: then nothing was pressed.
 	const triesMax = 10
@@ -273,7 +277,8 @@ func (p *tab) press(selector string) {
 			document.querySelector(%s).addEventListener('click', () => { window.pressed = true; }, {once: true, capture: true});
 			return true;
 		})()`, quoted))
-		kit.Must(p.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(selector, chromedp.ByQuery), chromedp.Click(selector, chromedp.ByQuery)))
+		kit.Must(p.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(selector, chromedp.ByQuery),
+			chromedp.Click(selector, chromedp.ByQuery)))
 		if read[bool](p, `window.pressed`) {
 			return
 		}
@@ -318,7 +323,8 @@ func (p *tab) expectNoRed(during string) {
 func (p *tab) resize(width int64) {
 	p.t.Helper()
 	kit.Must(p.t, chromedp.Run(p.ctx, chromedp.EmulateViewport(width, 1000)))
-	p.shows(fmt.Sprintf(`innerWidth === %d && (window.drawn ??= 0, requestAnimationFrame(() => { window.drawn++; }), window.drawn > 3)`, width))
+	p.shows(fmt.Sprintf(`innerWidth === %d && (window.drawn ??= 0, requestAnimationFrame(() => { window.drawn++; }), window.drawn > 3)`,
+		width))
 }
 
 // One clearing house serves all parts, in the order of a visitor's minutes.
@@ -350,7 +356,8 @@ func TestTheControlRoom(t *testing.T) {
 func refusals(h *house, browser context.Context) {
 	t := h.t
 	for body, want := range map[string]int{ // TestDoor has the others
-		`{"act":"kill","target":"../../1"}`: 400, `{"act":"kill","target":"room"}`: 400, `{"act":"load","ratePerSecond":30001}`: 400,
+		`{"act":"kill","target":"../../1"}`: 400, `{"act":"kill","target":"room"}`: 400,
+		`{"act":"load","ratePerSecond":30001}`: 400,
 	} {
 		if status, answer, err := h.request(http.MethodPost, "/api/acts", body); err != nil || status != want {
 			t.Errorf("%s: the room answered %d %.200s, %v; want %d", body, status, answer, err, want)
@@ -361,14 +368,17 @@ func refusals(h *house, browser context.Context) {
 		connection, err := net.Dial("tcp", host)
 		kit.Must(t, err)
 		defer connection.Close()
-		fmt.Fprintf(connection, "GET /favicon.svg HTTP/1.1\r\nHost: %s\r\n\r\n", host) // then it may be unused for a minute
+		// then it may be unused for a minute
+		fmt.Fprintf(connection, "GET /favicon.svg HTTP/1.1\r\nHost: %s\r\n\r\n", host)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if status, _, err := h.request(http.MethodGet, "/api/picture?history=no", ""); err != nil || status != http.StatusOK {
+	if status, _, err := h.request(http.MethodGet, "/api/picture?history=no", ""); err != nil ||
+		status != http.StatusOK {
 		t.Errorf("beside 100 connections without a token its owner gets %d, %v", status, err)
 	}
 	if info, err := os.Stat(h.Log(stack.Room)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the room's log, which holds its token, has the mode %v, %v: it must be of its owner only", info.Mode(), err)
+		t.Errorf("the room's log, which holds its token, has the mode %v, %v: it must be of its owner only",
+			info.Mode(), err)
 	}
 	stranger := openTab(t, browser, h.base+"/", 1000, 800)
 	stranger.shows(`!document.getElementById('key').hidden && document.getElementById('main').hidden`)
@@ -388,7 +398,8 @@ func (h *house) open(browser context.Context) *tab {
 func firstMinute(h *house, browser context.Context) {
 	p := h.open(browser)
 	p.shows(`document.getElementById('offer')?.textContent === 'Start 200 a second'`)
-	p.shows(`document.body.dataset.state === 'idle' && document.querySelector('#settled .line.bad').getAttribute('d') === ''`) // nothing is red
+	// nothing is red
+	p.shows(`document.body.dataset.state === 'idle' && document.querySelector('#settled .line.bad').getAttribute('d') === ''`)
 	p.press(`#offer`)
 	p.shows(`Number(document.getElementById('flows').dataset.settled) > 0`)
 	p.shows(`document.getElementById('light').dataset.colour === 'green'`)
@@ -401,7 +412,8 @@ func firstMinute(h *house, browser context.Context) {
 	p.shows(`!document.querySelector('.process[data-state=dead]')`)
 	picture := h.see("what came of the kill", func(p room.Picture) bool {
 		return len(p.Story) > 0 && slices.ContainsFunc(p.Story, func(l room.Line) bool {
-			return strings.Contains(l.Text, "engine-") && l.Settled && l.StandstillSeconds != nil && l.SlowestSeconds != nil && l.Redelivered != nil
+			return strings.Contains(l.Text, "engine-") && l.Settled && l.StandstillSeconds != nil &&
+				l.SlowestSeconds != nil && l.Redelivered != nil
 		}) && settles(p)
 	})
 	for _, line := range picture.Story {
@@ -416,7 +428,9 @@ func firstMinute(h *house, browser context.Context) {
 	}
 	p.expectNoRed("a kill")
 	for _, scheme := range []string{"dark", "light"} {
-		small := openTab(h.t, browser, h.base+"/#token="+h.token, 400, 850, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+		small := openTab(h.t, browser, h.base+"/#token="+h.token, 400, 850,
+			emulation.SetEmulatedMedia().WithFeatures(
+				[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
 		small.shows(`Number(document.getElementById('flows').dataset.settled) > 0`)
 		if over := read[int](small, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			h.t.Errorf("at 400 pixels the page is %d pixels too wide", over)
@@ -485,7 +499,8 @@ func linksAndEngines(h *house, browser context.Context) {
 	}
 	h.see("what the outage did", func(p room.Picture) bool {
 		return slices.ContainsFunc(p.Story, func(l room.Line) bool {
-			return l.Text == "engine-0 cut from the broker" && l.Settled && *l.StandstillSeconds >= 3 && *l.SlowestSeconds >= 3
+			return l.Text == "engine-0 cut from the broker" && l.Settled && *l.StandstillSeconds >= 3 &&
+				*l.SlowestSeconds >= 3
 		})
 	})
 	h.see("both engines after the outage", allReady)
@@ -494,7 +509,8 @@ func linksAndEngines(h *house, browser context.Context) {
 	// A third of the partitions is its own, and it is an engine as the others: it can be cut, too.
 	p.shows(fmt.Sprintf(`document.querySelectorAll('%s .partitions span').length > 0`, card("engine-2")))
 	p.shows(fmt.Sprintf(`!document.querySelector('%s [data-key=cut-broker]').disabled`, card("engine-2")))
-	for _, line := range []string{"engine-1 cut from the broker", "engine-1 reaches the ledger again", "one more engine, ready after"} {
+	for _, line := range []string{"engine-1 cut from the broker", "engine-1 reaches the ledger again",
+		"one more engine, ready after"} {
 		p.shows(fmt.Sprintf(`document.getElementById('lines').textContent.includes('%s')`, line))
 	}
 	h.see("settlements", settles)
@@ -505,12 +521,17 @@ func linksAndEngines(h *house, browser context.Context) {
 func slider(h *house, browser context.Context) {
 	p := h.open(browser)
 	before := h.see("the load", func(p room.Picture) bool { return p.Load.Running }).Load.RatePerSecond
-	kit.Must(h.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(`#rate`, chromedp.ByQuery), chromedp.SendKeys(`#rate`, kb.PageUp, chromedp.ByQuery)))
-	more := h.see("more load", func(p room.Picture) bool { return p.Load.Running && p.Load.RatePerSecond > before }).Load.RatePerSecond
-	p.shows(fmt.Sprintf(`document.getElementById('rate').getAttribute('aria-valuetext') === '%.0f payments a second'`, more))
+	kit.Must(h.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(`#rate`, chromedp.ByQuery),
+		chromedp.SendKeys(`#rate`, kb.PageUp, chromedp.ByQuery)))
+	more := h.see("more load", func(p room.Picture) bool {
+		return p.Load.Running && p.Load.RatePerSecond > before
+	}).Load.RatePerSecond
+	p.shows(fmt.Sprintf(`document.getElementById('rate').getAttribute('aria-valuetext') === '%.0f payments a second'`,
+		more))
 	p.press(`#load-stop`)
 	h.see("no load", func(p room.Picture) bool { return !p.Load.Running })
-	p.shows(`document.getElementById('rate').getAttribute('aria-valuetext') === '200 payments a second'`) // left alone, it goes back
+	// left alone, it goes back
+	p.shows(`document.getElementById('rate').getAttribute('aria-valuetext') === '200 payments a second'`)
 	p.press(`#load-start`)
 	h.see("200 a second", func(p room.Picture) bool { return p.Load.Running && p.Load.RatePerSecond == 200 })
 	p.right()
@@ -528,7 +549,9 @@ func silentBank(h *house, browser context.Context) {
 	p.shows(fmt.Sprintf(`document.querySelector('%s [data-key=normal]').getAttribute('aria-pressed') === 'true'`, row))
 	line := fmt.Sprintf("bank %s is silent", bank)
 	h.see("the payments that met their deadline of 8 s", func(p room.Picture) bool {
-		return slices.ContainsFunc(p.Story, func(l room.Line) bool { return l.Text == line && l.Settled && *l.SlowestSeconds >= 8 })
+		return slices.ContainsFunc(p.Story, func(l room.Line) bool {
+			return l.Text == line && l.Settled && *l.SlowestSeconds >= 8
+		})
 	})
 	p.right()
 }
@@ -544,7 +567,8 @@ func (h *house) settled() *pixv1.SettlementReport {
 
 func (h *house) reported(wanted func(*pixv1.SettlementReport) bool) *pixv1.SettlementReport {
 	h.t.Helper()
-	client := h.kafka(kgo.ConsumeTopics(stream.Payments, stream.Settlements), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
+	client := h.kafka(kgo.ConsumeTopics(stream.Payments, stream.Settlements),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
 	ordered := map[string]bool{}
@@ -581,14 +605,17 @@ func oneLife(h *house, browser context.Context) {
 		for _, kind := range kinds {
 			p.shows(fmt.Sprintf(`!!document.querySelector('#life-result [data-kind="%s"]')`, kind))
 		}
-		for _, topic := range []string{stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements} {
-			p.shows(fmt.Sprintf(`[...document.querySelectorAll('#life-result .place')].some((e) => /^%s \[\d+\] @ [\d ]+$/.test(e.textContent))`, strings.ReplaceAll(topic, ".", `\.`)))
+		for _, topic := range []string{stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses,
+			stream.Settlements} {
+			p.shows(fmt.Sprintf(`[...document.querySelectorAll('#life-result .place')].some((e) => /^%s \[\d+\] @ [\d ]+$/.test(e.textContent))`,
+				strings.ReplaceAll(topic, ".", `\.`)))
 		}
 		p.shows(`/^settled/.test(document.querySelector('#life-result .verdict').textContent)`)
 	}
 	back := h.reported(func(r *pixv1.SettlementReport) bool { return r.OriginalEndToEndId != "" })
 	shows(back, "return", "hold", "question", "answer", "verdict", "post", "report")
-	p.shows(fmt.Sprintf(`/gives back %s/.test(document.querySelector('#life-result .verdict').textContent)`, back.OriginalEndToEndId))
+	p.shows(fmt.Sprintf(`/gives back %s/.test(document.querySelector('#life-result .verdict').textContent)`,
+		back.OriginalEndToEndId))
 	shows(h.settled(), "order", "hold", "question", "answer", "post", "report")
 	p.right()
 }
@@ -689,7 +716,8 @@ func muchLoad(h *house, browser context.Context) {
 		if picture.Light.Colour == "red" {
 			h.t.Fatalf("the light is red: %+v", picture.Light)
 		}
-		if picture.Light.Colour == "amber" && !strings.Contains(picture.Light.Text, "behind") && !strings.Contains(picture.Light.Text, "nothing is checked") {
+		if picture.Light.Colour == "amber" && !strings.Contains(picture.Light.Text, "behind") &&
+			!strings.Contains(picture.Light.Text, "nothing is checked") {
 			h.t.Errorf("the light is %.0f s behind and says %q", picture.Light.BehindSeconds, picture.Light.Text)
 		}
 	}
@@ -726,7 +754,9 @@ func plantedBug(h *house, browser context.Context) {
 	kit.Must(t, h.kafka().ProduceSync(t.Context(), contradiction).FirstErr())
 	planted := time.Now()
 	light := h.see("red", func(p room.Picture) bool {
-		return p.Light.Colour == "red" && slices.ContainsFunc(p.Light.Findings, func(f live.Finding) bool { return f.Payment == report.EndToEndId })
+		return p.Light.Colour == "red" && slices.ContainsFunc(p.Light.Findings, func(f live.Finding) bool {
+			return f.Payment == report.EndToEndId
+		})
 	}).Light
 	took := time.Since(planted)
 	t.Logf("a report that contradicts: red after %.1f s: %+v", took.Seconds(), light.Findings)

@@ -46,7 +46,8 @@ const tokenMin, tokenMax = 22, 200
 func (r *Room) Handler(token string, hosts []string) http.Handler {
 	mux := http.NewServeMux()
 	for at, file := range map[string]string{
-		"GET /{$}": "index.html", "GET /room.css": "room.css", "GET /room.js": "room.js", "GET /favicon.svg": "favicon.svg",
+		"GET /{$}": "index.html", "GET /room.css": "room.css", "GET /room.js": "room.js",
+		"GET /favicon.svg": "favicon.svg",
 	} {
 		mux.HandleFunc(at, func(w http.ResponseWriter, q *http.Request) { http.ServeFileFS(w, q, page.Files, file) })
 	}
@@ -105,17 +106,20 @@ type door struct {
 func (d door) outside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy",
+			"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		if !d.named(r.Host) {
-			problemOf(http.StatusMisdirectedRequest, "wrong-host", "Wrong host", fmt.Errorf("Host is %.100q: it must be one of %s", r.Host, strings.Join(d.hosts, ", "))).Write(w)
+			problemOf(http.StatusMisdirectedRequest, "wrong-host", "Wrong host",
+				fmt.Errorf("Host is %.100q: it must be one of %s", r.Host, strings.Join(d.hosts, ", "))).Write(w)
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" && !d.named(strings.TrimPrefix(origin, "http://")) {
-			problemOf(http.StatusForbidden, "wrong-origin", "Wrong origin", fmt.Errorf("Origin is %.100q: only the room's own page may ask", origin)).Write(w)
+			problemOf(http.StatusForbidden, "wrong-origin", "Wrong origin",
+				fmt.Errorf("Origin is %.100q: only the room's own page may ask", origin)).Write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -134,7 +138,8 @@ func (d door) inside(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given := sha256.Sum256([]byte(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")))
 		if subtle.ConstantTimeCompare(given[:], d.token[:]) != 1 {
-			p := problemOf(http.StatusUnauthorized, "no-token", "No token", errors.New("the header Authorization must be Bearer and the token of the room's URL"))
+			p := problemOf(http.StatusUnauthorized, "no-token", "No token",
+				errors.New("the header Authorization must be Bearer and the token of the room's URL"))
 			p.Challenge = "Bearer"
 			p.Write(w)
 			return
@@ -146,7 +151,8 @@ func (d door) inside(next http.HandlerFunc) http.Handler {
 		if r.Method == http.MethodPost {
 			r.Body = http.MaxBytesReader(w, r.Body, BodyBytesMax)
 			if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
-				problemOf(http.StatusUnsupportedMediaType, "not-json", "Not JSON", fmt.Errorf("Content-Type is %.100q: it must be application/json", kind)).Write(w)
+				problemOf(http.StatusUnsupportedMediaType, "not-json", "Not JSON",
+					fmt.Errorf("Content-Type is %.100q: it must be application/json", kind)).Write(w)
 				return
 			}
 		}

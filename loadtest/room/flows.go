@@ -58,7 +58,8 @@ func readFlows(ctx context.Context, client *kgo.Client, admin *kadm.Client) (*fl
 		return nil, err
 	}
 	client.AddConsumePartitions(ends.KOffsets())
-	f := &flows{client: client, reads: ends.KOffsets(), waits: newWaits(), since: time.Now(), pairs: map[pair]*Flow{}, ends: map[int32]int64{}}
+	f := &flows{client: client, reads: ends.KOffsets(), waits: newWaits(), since: time.Now(), pairs: map[pair]*Flow{},
+		ends: map[int32]int64{}}
 	for partition, end := range ends[stream.Payments] {
 		f.ends[partition] = end.Offset
 	}
@@ -135,8 +136,9 @@ func (f *flows) deadLetter(r *kgo.Record) {
 	}
 	shown := letter.Payload[:min(len(letter.Payload), bytesShown)]
 	f.letters = append(f.letters, Letter{
-		At: r.Timestamp.UTC(), Code: letter.ReasonCode, Reason: letter.Reason, Topic: letter.Topic, Partition: letter.Partition,
-		Offset: letter.Offset, Bytes: slices.Clone(shown), Size: int(min(letter.PayloadSizeBytes, 1<<31)), //nolint:gosec // bounded
+		At: r.Timestamp.UTC(), Code: letter.ReasonCode, Reason: letter.Reason, Topic: letter.Topic,
+		Partition: letter.Partition,
+		Offset:    letter.Offset, Bytes: slices.Clone(shown), Size: int(min(letter.PayloadSizeBytes, 1<<31)), //nolint:gosec // bounded
 	})
 	f.letters = f.letters[max(0, len(f.letters)-lettersMax):]
 }
@@ -153,7 +155,8 @@ func (f *flows) take(now time.Time) passed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seconds := max(now.Sub(f.since).Seconds(), 0.001)
-	p := passed{flows: []Flow{}, settled: f.settled, settledPerSecond: float64(f.settled) / seconds, rejectedPerSecond: float64(f.rejected) / seconds}
+	p := passed{flows: []Flow{}, settled: f.settled, settledPerSecond: float64(f.settled) / seconds,
+		rejectedPerSecond: float64(f.rejected) / seconds}
 	for _, flow := range f.pairs {
 		p.flows = append(p.flows, *flow)
 	}

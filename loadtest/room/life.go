@@ -46,7 +46,8 @@ func (r *Room) life(ctx context.Context, id pix.EndToEndID) (Life, error) {
 		return l, err
 	}
 	if err := r.lifeInTopics(ctx, id, &l); err != nil { // what the ledger knows is shown in any case
-		l.Events = append(l.Events, Event{At: time.Now().UTC(), Kind: "unread", Text: fmt.Sprintf("not all messages: %v", err)})
+		l.Events = append(l.Events,
+			Event{At: time.Now().UTC(), Kind: "unread", Text: fmt.Sprintf("not all messages: %v", err)})
 	}
 	slices.SortStableFunc(l.Events, func(a, b Event) int { return a.At.Compare(b.At) })
 	return l, nil
@@ -97,7 +98,8 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 			kind, text = "verdict", cmp.Or(ledger.ReturnVerdictOf(*t).Reason.String(), "settled")
 		}
 		if text == "" {
-			text = fmt.Sprintf("leg %d: %s → %s, %s", t.Code%10, ledger.AccountName(t.DebitAccountID), ledger.AccountName(t.CreditAccountID), reais(ledger.Centavos(t.Amount)))
+			text = fmt.Sprintf("leg %d: %s → %s, %s", t.Code%10, ledger.AccountName(t.DebitAccountID),
+				ledger.AccountName(t.CreditAccountID), reais(ledger.Centavos(t.Amount)))
 			if t.Timeout > 0 {
 				text += fmt.Sprintf(", for at most %d s", t.Timeout)
 			}
@@ -108,7 +110,8 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 }
 
 // outcomeOf reads what was found. It adds the original of a return to the life, if the verdict names it.
-func outcomeOf(id pix.EndToEndID, found []tb.Transfer, l *Life) (verdict ledger.Verdict, content pix.Content, decided, held bool) {
+func outcomeOf(id pix.EndToEndID, found []tb.Transfer,
+	l *Life) (verdict ledger.Verdict, content pix.Content, decided, held bool) {
 	if !isReturn(id) {
 		trace := ledger.TraceOf(id, found)
 		verdict, decided = trace.Verdict()
@@ -168,21 +171,25 @@ func (r *Room) lifeInTopics(ctx context.Context, id pix.EndToEndID, l *Life) err
 		}
 		if end.Topic != stream.AuthorizationResponses && l.Original != "" { // these are where the asking engine reads
 			keyed := &kgo.Record{Key: []byte(l.Original)}
-			if int(end.Partition) != kgo.StickyKeyPartitioner(nil).ForTopic(end.Topic).Partition(keyed, len(ends[end.Topic])) {
+			if int(end.Partition) != kgo.StickyKeyPartitioner(nil).ForTopic(end.Topic).Partition(keyed,
+				len(ends[end.Topic])) {
 				return
 			}
 		}
 		if offsets[end.Topic] == nil {
 			offsets[end.Topic] = map[int32]kgo.Offset{}
 		}
-		left[place{end.Topic, end.Partition}], offsets[end.Topic][end.Partition] = end.Offset, kgo.NewOffset().At(start.Offset)
+		left[place{end.Topic, end.Partition}], offsets[end.Topic][end.Partition] = end.Offset,
+			kgo.NewOffset().At(start.Offset)
 	})
 	if err := r.scan(ctx, id, left, offsets, l); err != nil {
 		return err
 	}
 	for topic := range gone {
 		if l.Verdict != "unknown" && !slices.ContainsFunc(l.Events, func(e Event) bool { return e.Topic == topic }) {
-			l.Events = append(l.Events, Event{At: id.Time(), Kind: lifeKinds[topic], Text: "not in " + topic, Topic: topic, Gone: "gone by retention"})
+			l.Events = append(l.Events,
+				Event{At: id.Time(), Kind: lifeKinds[topic], Text: "not in " + topic, Topic: topic,
+					Gone: "gone by retention"})
 		}
 	}
 	return nil
@@ -195,7 +202,8 @@ type place struct {
 }
 
 // scan reads each partition to its end, or to a bound.
-func (r *Room) scan(ctx context.Context, id pix.EndToEndID, left map[place]int64, offsets map[string]map[int32]kgo.Offset, l *Life) error {
+func (r *Room) scan(ctx context.Context, id pix.EndToEndID, left map[place]int64,
+	offsets map[string]map[int32]kgo.Offset, l *Life) error {
 	reader, err := r.config.Stream.Client(kgo.ClientID("room-life"), kgo.ConsumePartitions(offsets))
 	if err != nil {
 		return err
@@ -220,7 +228,8 @@ func (r *Room) scan(ctx context.Context, id pix.EndToEndID, left map[place]int64
 				delete(left, in)
 			}
 			if e, ok := eventOf(record, l); ok && len(l.Events) < lifeEventsMax {
-				e.At, e.Topic, e.Partition, e.Offset = record.Timestamp.UTC(), record.Topic, &record.Partition, &record.Offset
+				e.At, e.Topic, e.Partition, e.Offset = record.Timestamp.UTC(), record.Topic, &record.Partition,
+					&record.Offset
 				l.Events = append(l.Events, e)
 				if e.Kind == "dead letter" && l.Verdict == "unknown" {
 					l.Verdict = "dead letter"
@@ -236,7 +245,8 @@ func (r *Room) scan(ctx context.Context, id pix.EndToEndID, left map[place]int64
 func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
 	payment := l.Original == l.EndToEndID
 	text := l.EndToEndID
-	if record.Topic != stream.DeadLetters && record.Topic != stream.AuthorizationResponses && payment && string(record.Key) != text {
+	if record.Topic != stream.DeadLetters && record.Topic != stream.AuthorizationResponses && payment &&
+		string(record.Key) != text {
 		return e, false
 	}
 	e.Kind = lifeKinds[record.Topic]
@@ -250,7 +260,9 @@ func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
 			return e, false
 		}
 		if back := order.ReturnOrder; back != nil {
-			return Event{Kind: "return", Text: fmt.Sprintf("%s asks %s back: %s", back.ReturnId, amount(back.AmountCentavos), back.ReasonCode)}, true
+			return Event{Kind: "return",
+				Text: fmt.Sprintf("%s asks %s back: %s", back.ReturnId, amount(back.AmountCentavos),
+					back.ReasonCode)}, true
 		}
 		e.Text = fmt.Sprintf("%s pays %s to %s", name(order.Payer), amount(order.AmountCentavos), name(order.Payee))
 	case stream.AuthorizationRequests:
@@ -281,10 +293,12 @@ func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
 		var letter pixv1.DeadLetter
 		var order pixv1.PaymentOrder
 		if letter.UnmarshalVT(record.Value) != nil || order.UnmarshalVT(letter.Payload) != nil ||
-			!payment && order.ReturnOrder.GetReturnId() != text || payment && cmp.Or(order.EndToEndId, order.ReturnOrder.GetOriginalEndToEndId()) != text {
+			!payment && order.ReturnOrder.GetReturnId() != text || payment &&
+			cmp.Or(order.EndToEndId, order.ReturnOrder.GetOriginalEndToEndId()) != text {
 			return e, false
 		}
-		e.Text = fmt.Sprintf("%s, offset %d of partition %d of %s: %s", letter.ReasonCode, letter.Offset, letter.Partition, letter.Topic, letter.Reason)
+		e.Text = fmt.Sprintf("%s, offset %d of partition %d of %s: %s", letter.ReasonCode, letter.Offset,
+			letter.Partition, letter.Topic, letter.Reason)
 	}
 	return e, true
 }

@@ -53,7 +53,8 @@ type process struct {
 }
 
 func newMachine(attached Processes, admin *kadm.Client) *machine {
-	return &machine{stack: attached, admin: admin, cpu: map[string]usage{}, partitions: map[string][]int32{}, restarts: map[string]time.Time{}}
+	return &machine{stack: attached, admin: admin, cpu: map[string]usage{}, partitions: map[string][]int32{},
+		restarts: map[string]time.Time{}}
 }
 
 // look returns the processes as they are now.
@@ -73,8 +74,9 @@ func (m *machine) look(ctx context.Context) []process {
 	m.processes = nil
 	for _, status := range all {
 		p := process{Process{
-			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem, MemoryBytes: status.MemoryBytes,
-			Cut: status.Cut,
+			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem,
+			MemoryBytes: status.MemoryBytes,
+			Cut:         status.Cut,
 		}, cmp.Or(status.Instance, status.Name), status.Telemetry, status.Cuttable}
 		cpu[status.Run] = usage{now, status.CPU}
 		if before, known := m.cpu[status.Run]; known && now.After(before.at) {

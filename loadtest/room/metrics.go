@@ -86,6 +86,7 @@ func readingOf(families map[string]*dto.MetricFamily) reading {
 	}
 	return reading{
 		redelivered: sum("pix_payments_redelivered_total"), atBanks: sum("pix_payments_waiting_for_psp"),
-		heldCentavos: sum("pix_reserve_held_centavos"), engine: families["pix_payments_in_flight"] != nil, producer: families["pix_reserve_held_centavos"] != nil,
+		heldCentavos: sum("pix_reserve_held_centavos"), engine: families["pix_payments_in_flight"] != nil,
+		producer: families["pix_reserve_held_centavos"] != nil,
 	}
 }

@@ -11,20 +11,21 @@ import (
 // Picture is what the page draws. The page asks for one each second; a report holds the last one.
 // Times are UTC. A figure that is not known is null.
 type Picture struct {
-	At       time.Time  `json:"at"`
-	Since    time.Time  `json:"since"`    // the room's start
-	Headline string     `json:"headline"` // the sentence on top
-	State    string     `json:"state"`    // idle, flowing, stopped
-	ReadOnly string     `json:"readOnly"` // why there are no buttons; empty: there are
-	Banks    []Bank     `json:"banks"`
-	Flows    []Flow     `json:"flows"` // pairs with payments in the last second
-	Figures  Figures    `json:"figures"`
-	History  []Sample   `json:"history,omitempty"` // oldest first, at most 600: one a second, or one in 4 s while nobody paid or watched
-	Marks    []Mark     `json:"marks,omitempty"`   // of the time of History
-	Light    live.Light `json:"light"`
-	Machine  Machine    `json:"machine"`
-	Load     Load       `json:"load"`
-	Story    []Line     `json:"story"` // oldest first, at most 200
+	At       time.Time `json:"at"`
+	Since    time.Time `json:"since"`    // the room's start
+	Headline string    `json:"headline"` // the sentence on top
+	State    string    `json:"state"`    // idle, flowing, stopped
+	ReadOnly string    `json:"readOnly"` // why there are no buttons; empty: there are
+	Banks    []Bank    `json:"banks"`
+	Flows    []Flow    `json:"flows"` // pairs with payments in the last second
+	Figures  Figures   `json:"figures"`
+	// oldest first, at most 600: one a second, or one in 4 s while nobody paid or watched
+	History []Sample   `json:"history,omitempty"`
+	Marks   []Mark     `json:"marks,omitempty"` // of the time of History
+	Light   live.Light `json:"light"`
+	Machine Machine    `json:"machine"`
+	Load    Load       `json:"load"`
+	Story   []Line     `json:"story"` // oldest first, at most 200
 }
 
 // Bank is a participant.
@@ -125,13 +126,14 @@ type Life struct {
 
 // Event is one message, or one request at the ledger.
 type Event struct {
-	At        time.Time `json:"at"`
-	Kind      string    `json:"kind"` // order, hold, question, answer, post, void, receipt, verdict, report, return, dead letter, unread
-	Text      string    `json:"text"`
-	Topic     string    `json:"topic,omitempty"`
-	Partition *int32    `json:"partition,omitempty"`
-	Offset    *int64    `json:"offset,omitempty"`
-	Gone      string    `json:"gone,omitempty"` // like "gone by retention"
+	At time.Time `json:"at"`
+	// order, hold, question, answer, post, void, receipt, verdict, report, return, dead letter, unread
+	Kind      string `json:"kind"`
+	Text      string `json:"text"`
+	Topic     string `json:"topic,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
+	Offset    *int64 `json:"offset,omitempty"`
+	Gone      string `json:"gone,omitempty"` // like "gone by retention"
 }
 
 // Letter is a dead letter.

@@ -85,7 +85,8 @@ func Open(ctx context.Context, config Config) (*Room, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Room{config: config, since: time.Now().UTC(), movedAt: time.Now(), kafka: client, admin: kadm.NewClient(client)}
+	r := &Room{config: config, since: time.Now().UTC(), movedAt: time.Now(), kafka: client,
+		admin: kadm.NewClient(client)}
 	if r.flows, err = readFlows(ctx, client, r.admin); err != nil {
 		client.Close()
 		return nil, err
@@ -125,7 +126,8 @@ func (r *Room) Run(ctx context.Context) error {
 func (r *Room) rests(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.picture.State == stateIdle && now.Sub(r.picture.At) < restMax-lookEvery/2 && now.Sub(r.askedAt) > watchedFor && !r.flows.move()
+	return r.picture.State == stateIdle && now.Sub(r.picture.At) < restMax-lookEvery/2 &&
+		now.Sub(r.askedAt) > watchedFor && !r.flows.move()
 }
 
 // look takes one picture.
@@ -176,8 +178,10 @@ func (r *Room) look(ctx context.Context) {
 		shown[i], cuts = r.machine.shown(p, r.config.ReadOnly == ""), cuts || p.cuttable
 	}
 	r.picture = Picture{
-		At: now, Since: r.since, ReadOnly: r.config.ReadOnly, Banks: r.banks.all(), Flows: passed.flows, Figures: figures,
-		Light: light, Machine: Machine{Processes: shown, Cuts: cuts, CanAdd: r.config.ReadOnly == "" && r.config.Stack != nil},
+		At: now, Since: r.since, ReadOnly: r.config.ReadOnly, Banks: r.banks.all(), Flows: passed.flows,
+		Figures: figures,
+		Light:   light, Machine: Machine{Processes: shown, Cuts: cuts,
+			CanAdd: r.config.ReadOnly == "" && r.config.Stack != nil},
 		Load: r.sender.now(),
 	}
 	if left.open != nil && *left.open == 0 || len(passed.flows) > 0 {
@@ -233,7 +237,8 @@ func headline(p *Picture, still time.Duration) string {
 	if p.Light.Colour == live.Red {
 		return fmt.Sprintf("The money is not right; findings: %d", len(p.Light.Findings))
 	}
-	rate := fmt.Sprintf("%s payments a second among %d banks", pix.Thousands(int64(*p.Figures.SettledPerSecond+0.5)), len(p.Banks))
+	rate := fmt.Sprintf("%s payments a second among %d banks", pix.Thousands(int64(*p.Figures.SettledPerSecond+0.5)),
+		len(p.Banks))
 	if p.State == stateIdle {
 		rate = fmt.Sprintf("No payment now among %d banks", len(p.Banks))
 	}
@@ -249,7 +254,8 @@ func headline(p *Picture, still time.Duration) string {
 	case p.Light.Since.IsZero():
 		return rate + "; nothing is checked yet"
 	}
-	return rate + fmt.Sprintf("; %s checked since %s UTC, none lost, none twice", pix.Thousands(p.Light.Checked), p.Light.Since.UTC().Format("15:04"))
+	return rate + fmt.Sprintf("; %s checked since %s UTC, none lost, none twice", pix.Thousands(p.Light.Checked),
+		p.Light.Since.UTC().Format("15:04"))
 }
 
 // manyUntaken is how many orders may come between two looks at the broker.

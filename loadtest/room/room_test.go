@@ -30,11 +30,14 @@ import (
 // open returns a room that looks at a broker of its own, and a client that writes to it.
 func open(t *testing.T, change func(*Config)) (*Room, *kgo.Client) {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, stream.Payments, stream.Settlements, stream.DeadLetters))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1),
+		kfake.SeedTopics(4, stream.Payments, stream.Settlements, stream.DeadLetters))
 	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
 	config := Config{
-		Stream: stream.Config{Brokers: cluster.ListenAddrs()}, Light: func() live.Light { return live.Light{Colour: live.Green, Findings: []live.Finding{}} },
+		Stream: stream.Config{Brokers: cluster.ListenAddrs()}, Light: func() live.Light {
+			return live.Light{Colour: live.Green, Findings: []live.Finding{}}
+		},
 		Population: sandbox.Population{Banks: 2, Customers: 4}, Log: t.Logf,
 	}
 	if change != nil {
@@ -51,15 +54,19 @@ func open(t *testing.T, change func(*Config)) (*Room, *kgo.Client) {
 	return r, writer
 }
 
-func write(t *testing.T, client *kgo.Client, topic string, partition int32, message interface{ MarshalVT() ([]byte, error) }) {
+func write(t *testing.T, client *kgo.Client, topic string, partition int32, message interface {
+	MarshalVT() ([]byte, error)
+}) {
 	t.Helper()
 	value, err := message.MarshalVT()
 	kit.Must(t, err)
-	kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: partition, Value: value}).FirstErr())
+	kit.Must(t, client.ProduceSync(t.Context(),
+		&kgo.Record{Topic: topic, Partition: partition, Value: value}).FirstErr())
 }
 
 func report(payer, payee string, centavos uint64, reason string) *pixv1.SettlementReport {
-	r := &pixv1.SettlementReport{Payer: &pixv1.Account{Ispb: payer}, Payee: &pixv1.Account{Ispb: payee}, AmountCentavos: centavos, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}
+	r := &pixv1.SettlementReport{Payer: &pixv1.Account{Ispb: payer}, Payee: &pixv1.Account{Ispb: payee},
+		AmountCentavos: centavos, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}
 	if reason != "" {
 		r.Status, r.ReasonCode = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, reason
 	}
@@ -73,7 +80,9 @@ func TestFlows(t *testing.T) {
 		write(t, writer, stream.Settlements, int32(i%4), report("10000001", "10000002", 100, "")) //nolint:gosec // small
 	}
 	write(t, writer, stream.Settlements, 0, report("10000001", "10000002", 5, "AC06"))
-	write(t, writer, stream.DeadLetters, 0, &pixv1.DeadLetter{ReasonCode: "FF01", Reason: "<script>", Topic: stream.Payments, Offset: 7, Payload: []byte("\x00\xff<b>"), PayloadSizeBytes: 5})
+	write(t, writer, stream.DeadLetters, 0,
+		&pixv1.DeadLetter{ReasonCode: "FF01", Reason: "<script>", Topic: stream.Payments, Offset: 7,
+			Payload: []byte("\x00\xff<b>"), PayloadSizeBytes: 5})
 	settled, rejected, centavos := 0, 0, int64(0)
 	seen := time.Time{}
 	kit.Eventually(t, "30 settled and one rejected", func() bool {
@@ -81,12 +90,14 @@ func TestFlows(t *testing.T) {
 		if p.At.After(seen) {
 			seen = p.At
 			for _, flow := range p.Flows {
-				settled, centavos, rejected = settled+flow.Settled, centavos+flow.Centavos, rejected+flow.Rejected["AC06"]
+				settled, centavos, rejected = settled+flow.Settled, centavos+flow.Centavos,
+					rejected+flow.Rejected["AC06"]
 			}
 		}
 		return settled == 30 && rejected == 1 && centavos == 3000 && len(r.flows.deadLetters()) == 1
 	})
-	if letter := r.flows.deadLetters()[0]; letter.Code != "FF01" || letter.Offset != 7 || string(letter.Bytes) != "\x00\xff<b>" {
+	if letter := r.flows.deadLetters()[0]; letter.Code != "FF01" || letter.Offset != 7 ||
+		string(letter.Bytes) != "\x00\xff<b>" {
 		t.Errorf("the dead letter is %+v", letter)
 	}
 	if banks := r.Picture(true).Banks; len(banks) != 2 || banks[0].ISPB != "10000001" {
@@ -119,7 +130,8 @@ func TestTheRoomStaysSmall(t *testing.T) {
 	if rejected != 6*pairsMax || len(passed.flows) > pairsMax+1 {
 		t.Errorf("%d rejections are counted among %d pairs, want %d", rejected, len(passed.flows), 6*pairsMax)
 	}
-	if letters := f.deadLetters(); len(letters) != lettersMax || letters[0].Offset != 2*lettersMax || len(letters[0].Bytes) != bytesShown {
+	if letters := f.deadLetters(); len(letters) != lettersMax || letters[0].Offset != 2*lettersMax ||
+		len(letters[0].Bytes) != bytesShown {
 		t.Errorf("%d letters, the first at %d with %d bytes", len(letters), letters[0].Offset, len(letters[0].Bytes))
 	}
 
@@ -193,24 +205,32 @@ func TestWhatAFaultDidIsMeasured(t *testing.T) {
 // An outage is not idle, and what waits for banks is no outage.
 func TestHeadline(t *testing.T) {
 	n := func(n int64) *int64 { return &n }
-	rate, checked := 189.0, live.Light{Colour: live.Green, Checked: 504, Since: time.Date(2026, 11, 25, 9, 7, 0, 0, time.UTC)}
+	rate, checked := 189.0, live.Light{Colour: live.Green, Checked: 504,
+		Since: time.Date(2026, 11, 25, 9, 7, 0, 0, time.UTC)}
 	for _, c := range []struct {
 		open, untaken, atBanks *int64
 		flows                  bool
 		still                  time.Duration
 		state, says            string
 	}{
-		{n(0), n(0), n(0), false, 0, stateIdle, "No payment now among 5 banks; 504 checked since 09:07 UTC, none lost, none twice"},
-		{n(9), n(9), n(0), true, 0, stateFlowing, "189 payments a second among 5 banks; 504 checked since 09:07 UTC, none lost, none twice"},
-		{n(2000), n(1500), n(0), true, 0, stateFlowing, "189 payments a second among 5 banks; 1,500 payments wait for an engine"},
-		{n(4600), n(4600), n(0), false, 23 * time.Second, stateStopped, "Nothing has moved for 23 s: 4,600 payments wait"},
+		{n(0), n(0), n(0), false, 0, stateIdle,
+			"No payment now among 5 banks; 504 checked since 09:07 UTC, none lost, none twice"},
+		{n(9), n(9), n(0), true, 0, stateFlowing,
+			"189 payments a second among 5 banks; 504 checked since 09:07 UTC, none lost, none twice"},
+		{n(2000), n(1500), n(0), true, 0, stateFlowing,
+			"189 payments a second among 5 banks; 1,500 payments wait for an engine"},
+		{n(4600), n(4600), n(0), false, 23 * time.Second, stateStopped,
+			"Nothing has moved for 23 s: 4,600 payments wait"},
 		{n(1), n(0), nil, false, 23 * time.Second, stateStopped, "Nothing has moved for 23 s: 1 payment waits"},
 		{n(2), n(0), n(2), false, 23 * time.Second, stateStopped, "2 payments wait for the answers of banks"},
-		{nil, nil, n(2), false, 3 * time.Second, stateStopped, "Nothing has moved for 3 s, and the broker does not say what waits"},
+		{nil, nil, n(2), false, 3 * time.Second, stateStopped,
+			"Nothing has moved for 3 s, and the broker does not say what waits"},
 	} {
-		p := &Picture{Banks: make([]Bank, 5), Light: checked, Figures: Figures{SettledPerSecond: &rate, Open: c.open, Untaken: c.untaken, AtBanks: c.atBanks}}
+		p := &Picture{Banks: make([]Bank, 5), Light: checked,
+			Figures: Figures{SettledPerSecond: &rate, Open: c.open, Untaken: c.untaken, AtBanks: c.atBanks}}
 		p.State = stateOf(p.Figures, c.flows, c.still)
-		if says := headline(p, c.still); p.State != c.state || !strings.HasPrefix(says, c.says) || c.state == stateStopped && strings.Contains(says, "per second") {
+		if says := headline(p, c.still); p.State != c.state || !strings.HasPrefix(says, c.says) ||
+			c.state == stateStopped && strings.Contains(says, "per second") {
 			t.Errorf("%s: %q, want %s: %q", p.State, says, c.state, c.says)
 		}
 	}
@@ -240,7 +260,8 @@ func TestStandstillOfAKill(t *testing.T) {
 	put := func(topic, id string, message interface{ MarshalVT() ([]byte, error) }, at time.Time) {
 		value, err := message.MarshalVT()
 		if err == nil {
-			err = writer.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "%32s", id), Value: value, Timestamp: at}).FirstErr()
+			err = writer.ProduceSync(t.Context(),
+				&kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "%32s", id), Value: value, Timestamp: at}).FirstErr()
 		}
 		kit.Must(t, err)
 	}
@@ -252,7 +273,8 @@ func TestStandstillOfAKill(t *testing.T) {
 		return now.Open != nil && *now.Open == 2 && *now.Untaken == 2
 	})
 	hint := kadm.Offsets{}
-	hint.Add(kadm.Offset{Topic: stream.Payments, At: 0, LeaderEpoch: -1, Metadata: stream.WriteHint(0, slices.Values([]stream.Span{{From: 1, To: 2}}), 2)})
+	hint.Add(kadm.Offset{Topic: stream.Payments, At: 0, LeaderEpoch: -1,
+		Metadata: stream.WriteHint(0, slices.Values([]stream.Span{{From: 1, To: 2}}), 2)})
 	kit.Must(t, kadm.NewClient(writer).CommitAllOffsets(t.Context(), stream.EngineGroup, hint))
 	kit.Eventually(t, "one has ended, both are taken, and that is an outage", func() bool {
 		p := r.Picture(false)
@@ -274,7 +296,8 @@ func TestStandstillOfAKill(t *testing.T) {
 	var line Line
 	kit.Eventually(t, "the standstill is known", func() bool {
 		line = r.Picture(false).Story[0]
-		return line.StandstillSeconds != nil && *line.StandstillSeconds >= 60 && line.SlowestSeconds != nil && *line.SlowestSeconds > 60
+		return line.StandstillSeconds != nil && *line.StandstillSeconds >= 60 && line.SlowestSeconds != nil &&
+			*line.SlowestSeconds > 60
 	})
 	if line.At.Before(asked) || line.At.After(dying) {
 		t.Errorf("the line is of %v, but the kill was from %v to %v", line.At, asked, dying)
@@ -286,7 +309,8 @@ func TestMetricsOfAServiceThatStartsAgain(t *testing.T) {
 	redelivered := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# TYPE pix_payments_redelivered_total counter\npix_payments_redelivered_total %d\n# TYPE pix_payments_in_flight gauge\npix_payments_in_flight 5\n"+
-			"# TYPE pix_payments_waiting_for_psp gauge\npix_payments_waiting_for_psp{ispb=\"1\"} 1\npix_payments_waiting_for_psp{ispb=\"2\"} 3\n", redelivered)
+			"# TYPE pix_payments_waiting_for_psp gauge\npix_payments_waiting_for_psp{ispb=\"1\"} 1\npix_payments_waiting_for_psp{ispb=\"2\"} 3\n",
+			redelivered)
 	}))
 	defer server.Close()
 	m, at := newMetrics(), []string{strings.TrimPrefix(server.URL, "http://")}
@@ -339,14 +363,16 @@ func TestDoor(t *testing.T) {
 		{act + `[]`, "", 400, ""},
 		{act + `{"act":"load","rate":3}`, "", 400, "rate"},
 		{act + `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-26) + `"}`, "", 409, "only shows"},
-		{act + `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-25) + `"}`, "", 413, "more than 4096 bytes"},
+		{act + `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-25) + `"}`, "", 413,
+			"more than 4096 bytes"},
 		{act + `{"act":"explode"}`, "", 400, "must be one of kill, freeze"},
 		{"GET /api/payments/x", "", 400, "endtoendid"},
 	} {
 		request := append(strings.SplitN(c.request, " ", 3), "")
 		q := httptest.NewRequest(request[0], "http://"+host+request[1], strings.NewReader(request[2]))
 		name, value, _ := strings.Cut(c.header, ":")
-		for _, header := range [][2]string{{"Authorization", "Bearer " + token}, {"Content-Type", "application/json"}, {"Origin", "http://" + host}, {name, strings.TrimSpace(value)}} {
+		for _, header := range [][2]string{{"Authorization", "Bearer " + token}, {"Content-Type", "application/json"},
+			{"Origin", "http://" + host}, {name, strings.TrimSpace(value)}} {
 			q.Header.Set(header[0], header[1])
 		}
 		if name == "Host" {
@@ -357,7 +383,8 @@ func TestDoor(t *testing.T) {
 		if w.Code != c.status || !strings.Contains(strings.ToLower(w.Body.String()), c.says) {
 			t.Errorf("%.80s, %s: %d %.300s", c.request, c.header, w.Code, w.Body)
 		}
-		if h := w.Header(); !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'self'") || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
+		if h := w.Header(); !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'self'") ||
+			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%.80s: the headers are %v", c.request, h)
 		}
 	}
@@ -387,12 +414,15 @@ func TestToken(t *testing.T) {
 func TestAForeignTimestampHidesNoMessage(t *testing.T) {
 	r, writer := open(t, nil)
 	id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, 2)))
-	partition := int32(kgo.StickyKeyPartitioner(nil).ForTopic(stream.Payments).Partition(&kgo.Record{Key: []byte(id.String())}, 4))
+	partition := int32(kgo.StickyKeyPartitioner(nil).ForTopic(stream.Payments).Partition(
+		&kgo.Record{Key: []byte(id.String())}, 4))
 	write := func(order *pixv1.PaymentOrder, at time.Time) {
 		t.Helper()
 		value, err := order.MarshalVT()
 		if err == nil {
-			err = writer.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: partition, Key: []byte(order.EndToEndId), Value: value, Timestamp: at}).FirstErr()
+			err = writer.ProduceSync(t.Context(),
+				&kgo.Record{Topic: stream.Payments, Partition: partition, Key: []byte(order.EndToEndId), Value: value,
+					Timestamp: at}).FirstErr()
 		}
 		kit.Must(t, err)
 	}
@@ -400,7 +430,8 @@ func TestAForeignTimestampHidesNoMessage(t *testing.T) {
 	for range 4 { // more than one fetch returns
 		noise := make([]byte, 450_000)
 		_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // it never fails
-		write(&pixv1.PaymentOrder{EndToEndId: "of another", RemittanceInformation: hex.EncodeToString(noise)}, time.Now())
+		write(&pixv1.PaymentOrder{EndToEndId: "of another",
+			RemittanceInformation: hex.EncodeToString(noise)}, time.Now())
 	}
 	write(&pixv1.PaymentOrder{EndToEndId: id.String(), AmountCentavos: 77}, time.Now())
 	l := Life{EndToEndID: id.String(), Original: id.String()}

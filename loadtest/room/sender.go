@@ -67,15 +67,18 @@ func (s *sender) send(ratePerSecond float64, halt chan struct{}) {
 	defer s.loads.Add(-1)
 	for {
 		config := s.config
-		config.Rate, config.Payments, config.Stop = ratePerSecond, min(paymentsMax, max(1, int(ratePerSecond*loadFor.Seconds()))), halt
+		config.Rate, config.Payments, config.Stop = ratePerSecond,
+			min(paymentsMax, max(1, int(ratePerSecond*loadFor.Seconds()))), halt
 		config.Seed = uint64(time.Now().UnixNano()) //nolint:gosec // not negative
-		config.OutstandingMax, config.DrainTimeout, config.Faults, config.ProgressEvery = outstandingMax, drainMax, true, progressEvery
+		config.OutstandingMax, config.DrainTimeout, config.Faults, config.ProgressEvery = outstandingMax, drainMax,
+			true, progressEvery
 		var last load.Snapshot
 		config.Progress = func(now load.Snapshot) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.sent.Sent += int64(now.Sent - last.Sent)
-			s.sent.Ended += int64(now.Settled + now.Rejected + now.DeadLetters - last.Settled - last.Rejected - last.DeadLetters)
+			s.sent.Ended += int64(now.Settled + now.Rejected +
+				now.DeadLetters - last.Settled - last.Rejected - last.DeadLetters)
 			s.sent.Wrong += int64(now.Failed - last.Failed)
 			last = now
 		}

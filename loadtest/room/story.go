@@ -29,7 +29,8 @@ func (s *story) tell(w *watch, format string, arguments ...any) int {
 	if w != nil {
 		at = w.began
 	}
-	s.all = append(s.all, told{Line{Number: s.number, At: at.UTC(), Text: fmt.Sprintf(format, arguments...), Settled: w == nil}, w})
+	s.all = append(s.all, told{
+		Line{Number: s.number, At: at.UTC(), Text: fmt.Sprintf(format, arguments...), Settled: w == nil}, w})
 	s.all = s.all[max(0, len(s.all)-storyMax):]
 	return s.number
 }

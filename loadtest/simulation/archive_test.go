@@ -45,15 +45,18 @@ func (w *world) archivers() []*service {
 // archiverFaults are those of other services that an archiver notices, and one of its own.
 func archiverFaults() []fault {
 	faults := slices.DeleteFunc(slices.Concat(serviceFaults, engineFaults), func(f fault) bool {
-		return !slices.Contains([]string{"die", "die and come back at once", "restart", "ledger-rolled-back", "ledger-lost", "ledger-of-another"}, f.kind)
+		return !slices.Contains(
+			[]string{"die", "die and come back at once", "restart", "ledger-rolled-back", "ledger-lost",
+				"ledger-of-another"}, f.kind)
 	})
-	return append(faults, fault{"archiver dies while it writes", func(w *world, s *service, random *rand.Rand, hold time.Duration) {
-		s.kill(hold, "")
-		if len(w.archivers()) == 1 { // the other one has read it
-			w.unwrite(random)
-		}
-		time.Sleep(hold)
-	}}, fault{"ledger stalls", func(w *world, s *service, random *rand.Rand, hold time.Duration) {
+	return append(faults, fault{"archiver dies while it writes",
+		func(w *world, s *service, random *rand.Rand, hold time.Duration) {
+			s.kill(hold, "")
+			if len(w.archivers()) == 1 { // the other one has read it
+				w.unwrite(random)
+			}
+			time.Sleep(hold)
+		}}, fault{"ledger stalls", func(w *world, s *service, random *rand.Rand, hold time.Duration) {
 		l := s.now()
 		l.ledger.Cut(random.IntN(2) == 0, true)
 		time.Sleep(hold)
@@ -100,7 +103,8 @@ func (w *world) concludeArchive() (problems []string) {
 	if err != nil {
 		complain("%v", err)
 	}
-	w.note("the archive has %d rows in %d segments: %d settled, %d rejected, %d refused, %d expired", totals.Rows, totals.Segments, totals.Settled, totals.Rejected, totals.Refused, totals.Expired)
+	w.note("the archive has %d rows in %d segments: %d settled, %d rejected, %d refused, %d expired", totals.Rows,
+		totals.Segments, totals.Settled, totals.Rejected, totals.Refused, totals.Expired)
 	if w.rebuilt { // a new one lacks what the ledger lost
 		return problems
 	}
@@ -112,7 +116,8 @@ func (w *world) concludeArchive() (problems []string) {
 
 // archiveInto archives what is not archived yet, and returns the last manifest.
 func (w *world) archiveInto(folder string) (archive.Manifest, error) {
-	a, err := past.New(w.ends, w.books().Connect(nil), w.archiverConfig.EventsMax, store.Folder(folder), w.archiverConfig.RowsMax)
+	a, err := past.New(w.ends, w.books().Connect(nil), w.archiverConfig.EventsMax, store.Folder(folder),
+		w.archiverConfig.RowsMax)
 	for err == nil {
 		p, all, wrong := a.Step(w.ends)
 		if err = wrong; all {

@@ -44,14 +44,16 @@ func (b *broker) start(more ...kfake.Opt) {
 	for i := range b.nodes {
 		ports = append(ports, firstBrokerPort+i)
 	}
-	cluster, err := kfake.NewCluster(append(more, kfake.Ports(ports...), kfake.DataDir(b.folder), kfake.ListenFn(b.listen),
-		kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000", "message.max.bytes": "1048576"}))...)
+	cluster, err := kfake.NewCluster(
+		append(more, kfake.Ports(ports...), kfake.DataDir(b.folder), kfake.ListenFn(b.listen),
+			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000",
+				"message.max.bytes": "1048576"}))...)
 	if err != nil {
 		b.w.t.Error(err)
 		return
 	}
-	// It answers as a broker whose operator subscribed to no metrics of clients. This one would ask for all of them every
-	// 30 s, and nobody would read them.
+	// It answers as a broker whose operator subscribed to no metrics of clients. This one would ask for all of them
+	// every 30 s, and nobody would read them.
 	cluster.ControlKey(kmsg.GetTelemetrySubscriptions.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		response := request.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
@@ -62,7 +64,8 @@ func (b *broker) start(more ...kfake.Opt) {
 	cluster.ControlKey(kmsg.Produce.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		if acks := request.(*kmsg.ProduceRequest).Acks; acks != -1 {
-			b.w.t.Errorf("broken law: what is produced is acknowledged by all in-sync replicas: a request asked for acks=%d", acks)
+			b.w.t.Errorf("broken law: what is produced is acknowledged by all in-sync replicas: a request asked for acks=%d",
+				acks)
 		}
 		return nil, nil, false
 	})
@@ -184,8 +187,8 @@ func (b *broker) kill(down time.Duration) {
 	cluster.Close() // what it still writes goes to the old folder
 	b.folder = filepath.Join(folder, "data")
 	// This broker would believe what an earlier life wrote about its partitions when it stopped in order, also after a
-	// death: a transaction that was open then would stay open for good, which no other broker does. Without it, it reads
-	// its segments.
+	// death: a transaction that was open then would stay open for good, which no other broker does. Without it, it
+	// reads its segments.
 	files, err := filepath.Glob(filepath.Join(b.folder, "partitions", "*", "snapshot.json"))
 	for _, file := range files {
 		err = errors.Join(err, os.Remove(file))

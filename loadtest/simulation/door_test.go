@@ -48,9 +48,11 @@ func (w *world) invite(seed uint64) error {
 
 // beginDoor opens the settlements streams, before clients send anything.
 func (w *world) beginDoor(seed uint64, p pace) error {
-	d := &door{w: w, judge: answers.NewJudge(p.payments, 0), share: 0.4 + 0.4*rand.New(rand.NewPCG(seed, 1000)).Float64()}
+	d := &door{w: w, judge: answers.NewJudge(p.payments, 0),
+		share: 0.4 + 0.4*rand.New(rand.NewPCG(seed, 1000)).Float64()}
 	d.clients = answers.NewClients(answers.Config{
-		Doors: w.doors, Dial: w.dialDoor, Keys: w.keys, Population: population, Guests: load.GuestAccounts, Judge: d.judge, Seed: seed, Asks: p.asks,
+		Doors: w.doors, Dial: w.dialDoor, Keys: w.keys, Population: population, Guests: load.GuestAccounts,
+		Judge: d.judge, Seed: seed, Asks: p.asks,
 	})
 	ctx, cancel := context.WithTimeout(w.ends, beginMax)
 	defer cancel()
@@ -141,7 +143,8 @@ const rejoinedFor = 3 * time.Second
 // that got no response. With no order in it nobody sees that: so each gets one.
 func (w *world) awaitRejoin(random *rand.Rand) {
 	asked := false
-	for since, until := time.Now(), time.Now().Add(rejoinMax); !asked || time.Since(since) < rejoinedFor; time.Sleep(500 * time.Millisecond) {
+	for since, until := time.Now(),
+		time.Now().Add(rejoinMax); !asked || time.Since(since) < rejoinedFor; time.Sleep(500 * time.Millisecond) {
 		switch {
 		case time.Now().After(until):
 			return
@@ -151,7 +154,8 @@ func (w *world) awaitRejoin(random *rand.Rand) {
 			asked, since = true, time.Now()
 			generator := mix.NewGenerator(population, random)
 			for partition := range int32(partitions) {
-				order := &kgo.Record{Topic: stream.Payments, Partition: partition, Value: generator.Payment(mix.Accepted, time.Now()).First.Value}
+				order := &kgo.Record{Topic: stream.Payments, Partition: partition,
+					Value: generator.Payment(mix.Accepted, time.Now()).First.Value}
 				if err := w.client.ProduceSync(w.ends, order).FirstErr(); err != nil {
 					w.t.Errorf("an order in the calm: %v", err)
 				}
@@ -211,8 +215,9 @@ func (w *world) calm(ctx context.Context, seed uint64) []string {
 	clients.Go(w.door.calm)
 	defer clients.Wait()
 	result, err := load.Run(ctx, load.Config{
-		Stream: w.engineConfig.Stream, Kafka: w.kafka(), Population: population, Mix: equally, Rate: 20, Payments: calmPayments,
-		Seed: chance(seed, 1<<32).Uint64(), DrainTimeout: drainMax, OutstandingMax: calmPayments,
+		Stream: w.engineConfig.Stream, Kafka: w.kafka(), Population: population, Mix: equally, Rate: 20,
+		Payments: calmPayments,
+		Seed:     chance(seed, 1<<32).Uint64(), DrainTimeout: drainMax, OutstandingMax: calmPayments,
 	})
 	if err != nil {
 		return []string{fmt.Sprintf("load in the calm: it fails: %v", err)}

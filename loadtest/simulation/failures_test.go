@@ -86,7 +86,8 @@ func TestClockWrong(t *testing.T) {
 			engine.kill(restartTime, "")
 			s.eventually("not ready because of its clock", func() bool {
 				code, said := s.get(engine, "/readyz")
-				return code == http.StatusServiceUnavailable && strings.Contains(said, `"clock":"this machine's clock differs`)
+				return code == http.StatusServiceUnavailable &&
+					strings.Contains(said, `"clock":"this machine's clock differs`)
 			})
 			if owned := s.metric(engine, "pix_partitions_owned"); owned != 0 {
 				s.t.Errorf("the engine owns %v partitions, which others could clear", owned)

@@ -32,8 +32,10 @@ type lane struct {
 }
 
 func (w *world) lanes() []lane {
-	lanes := []lane{{"broker", nil, brokerFaults}, {"requests to Kafka", nil, requestFaults}, {"ledger", nil, ledgerFaults},
-		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults}, {"acts", nil, actFaults()}}
+	lanes := []lane{{"broker", nil, brokerFaults}, {"requests to Kafka", nil, requestFaults},
+		{"ledger", nil, ledgerFaults},
+		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults},
+		{"acts", nil, actFaults()}}
 	for _, s := range w.all() {
 		faults := serviceFaults
 		if strings.HasPrefix(s.name, archiverName) {
@@ -128,12 +130,15 @@ var engineFaults = []fault{
 		is := w.books()
 		older := is.Clone()
 		time.Sleep(2 * w.engineConfig.PulseInterval)
-		if is != w.books() || w.knows(older) { // it is lost, or nobody has said anything since: then nobody can see that it is older
+		// it is lost, or nobody has said anything since: then nobody can see that it is older
+		if is != w.books() || w.knows(older) {
 			return
 		}
 		s.livesOn(older, hold)
 	}},
-	{"ledger-lost", func(_ *world, s *service, _ *rand.Rand, hold time.Duration) { s.livesOn(ledgermodel.New(), hold) }},
+	{"ledger-lost", func(_ *world, s *service, _ *rand.Rand, hold time.Duration) {
+		s.livesOn(ledgermodel.New(), hold)
+	}},
 	{"ledger-of-another", func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
 		another := ledgermodel.New()
 		config := parsed(w.t, &bootstrap.Config{})
@@ -287,7 +292,8 @@ func behaving(profile string) func(*world, *service, *rand.Rand, time.Duration) 
 func (w *world) behave(bank pix.ISPB, profile string, hold time.Duration) {
 	put := func(method, profile string) {
 		for w.ends.Err() == nil {
-			code, said := w.request(w.ends, 5*time.Second, method, "http://"+banksAddress+"/v1/profiles/"+string(bank), nil, profile)
+			code, said := w.request(w.ends, 5*time.Second, method, "http://"+banksAddress+"/v1/profiles/"+string(bank),
+				nil, profile)
 			if code != 0 && code/100 != 2 {
 				w.t.Errorf("profile %s of bank %s: %d %s", profile, bank, code, said)
 			}

@@ -35,7 +35,8 @@ func TestNoFrontDoorGoesBackWhenAHoldExpires(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // the doors ask the ledger once a second
 		s.open()
 		id := pix.NewEndToEndID("10000001", time.Now(), s.random)
-		payer, payee := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}, pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
+		payer, payee := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"},
+			pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
 		hold := ledger.AppendReserve(nil, id, pix.Content{Payer: payer, Payee: payee, AmountCentavos: 1}, 5)
 		if _, err := s.world.ledger.Connect(nil).CreateTransfers(hold); err != nil {
 			s.t.Fatal(err)
@@ -81,7 +82,8 @@ func TestAnAbortedTransactionShutsNoDoor(t *testing.T) {
 		s.pass(70*time.Second, 80*time.Second) // the timeout of the transaction is over
 		s.eventually("nothing left to take", func() bool { return s.metric(door, "pix_untaken_seconds") == 0 })
 		const payment = `{"payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "1"}, "amount_centavos": 2}`
-		if code, said := s.askAt(s.doors[0], "10000001", http.MethodPost, "/v1/payments", payment); code != http.StatusOK {
+		if code, said := s.askAt(s.doors[0], "10000001", http.MethodPost, "/v1/payments",
+			payment); code != http.StatusOK {
 			s.t.Errorf("a payment after the transaction: %d %s", code, said)
 		}
 	})

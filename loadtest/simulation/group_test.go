@@ -100,7 +100,9 @@ type settingsChange struct {
 // shorter: the audit takes one.
 var changes = []settingsChange{
 	{"a hold of 45 s", func(c *engine.Config) { c.PendingTimeout = 45 * time.Second }},
-	{"a deadline of 5 s, a hold of 10 s", func(c *engine.Config) { c.Deadline, c.PendingTimeout = 5*time.Second, 10*time.Second }},
+	{"a deadline of 5 s, a hold of 10 s", func(c *engine.Config) {
+		c.Deadline, c.PendingTimeout = 5*time.Second, 10*time.Second
+	}},
 	{"little room", func(c *engine.Config) { c.InFlightMax, c.WorkingMax, c.InFlightPSPShare = 1000, 16, 0.02 }},
 	{"small requests", func(c *engine.Config) { c.Batch.EventsMax = 134 }}, // the least that an engine takes
 	{"a session of 10 s, no drain", func(c *engine.Config) { c.SessionTimeout, c.RevokeDrain = 10*time.Second, 0 }},

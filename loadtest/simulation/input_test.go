@@ -100,7 +100,8 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 				}
 				record := &kgo.Record{Topic: stream.Payments, Key: []byte(b.EndToEndId), Value: value, Timestamp: b.at}
 				s.produce(record)
-				tried["report of "+b.EndToEndId], tried[place(record.Partition, record.Offset)] = try{first, second}, try{first, second}
+				tried["report of "+b.EndToEndId], tried[place(record.Partition, record.Offset)] = try{first, second},
+					try{first, second}
 				time.Sleep(time.Second)
 			}
 		}
@@ -127,7 +128,8 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 		}
 		for t, code := range ended {
 			if !slices.Contains(codes[t.first], code) {
-				s.t.Errorf("an order that breaks the rules %d and %d ends with %q and must end with %q", t.first, t.second, code, codes[t.first])
+				s.t.Errorf("an order that breaks the rules %d and %d ends with %q and must end with %q", t.first,
+					t.second, code, codes[t.first])
 			}
 		}
 		s.verdict()
@@ -164,7 +166,8 @@ func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
 		generator := mix.NewGenerator(population, s.random)
-		now, future, past := time.Now(), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC)
+		now, future, past := time.Now(), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+			time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC)
 		ids := map[string]bool{}
 		for _, c := range []struct{ accepted, written time.Time }{
 			{now, now}, {now, now}, {now, future}, {future, future}, {past, past}, {now, time.UnixMilli(0)},
@@ -173,7 +176,8 @@ func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 			if !c.written.Before(past) { // else its acceptance came after it: a dead letter
 				ids[payment.Name] = true
 			}
-			s.produce(&kgo.Record{Topic: stream.Payments, Partition: int32(s.random.IntN(partitions)), Value: payment.First.Value, Timestamp: c.written})
+			s.produce(&kgo.Record{Topic: stream.Payments, Partition: int32(s.random.IntN(partitions)),
+				Value: payment.First.Value, Timestamp: c.written})
 		}
 		s.reported(ids)
 		s.eventually("the dead letter", func() bool { return s.written(stream.DeadLetters) == 1 })
@@ -184,8 +188,10 @@ func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 		for metric, want := range map[string][2]float64{ // from and to
 			`pix_hop_seconds_count{hop="queue"}`: {2, 2}, `pix_hop_seconds_sum{hop="queue"}`: {0, 60},
 			`pix_payment_seconds_count`: {3, 3}, `pix_payment_seconds_sum`: {0, 60},
-			`pix_wrong_times_total{begin="future",of="queue"}`: {2, 2}, `pix_wrong_times_total{begin="past",of="queue"}`: {1, 1},
-			`pix_wrong_times_total{begin="future",of="payment"}`: {1, 1}, `pix_wrong_times_total{begin="past",of="payment"}`: {1, 1},
+			`pix_wrong_times_total{begin="future",of="queue"}`:   {2, 2},
+			`pix_wrong_times_total{begin="past",of="queue"}`:     {1, 1},
+			`pix_wrong_times_total{begin="future",of="payment"}`: {1, 1},
+			`pix_wrong_times_total{begin="past",of="payment"}`:   {1, 1},
 		} {
 			if got := s.metric(s.engine(0), metric); got < want[0] || got > want[1] {
 				s.t.Errorf("%s is %v, it must be from %v to %v", metric, got, want[0], want[1])
@@ -220,7 +226,8 @@ func TestConflictWithARefusedPayment(t *testing.T) {
 			}
 		}
 		summary := s.verdict()
-		if summary.Rejected["AB03"] != payments || summary.DeadLetters["DUPL"] != payments || summary.RepeatedReports != payments {
+		if summary.Rejected["AB03"] != payments || summary.DeadLetters["DUPL"] != payments ||
+			summary.RepeatedReports != payments {
 			s.t.Errorf("%d payments rejected with AB03, %d dead letters DUPL, %d reports repeated: each must be %d",
 				summary.Rejected["AB03"], summary.DeadLetters["DUPL"], summary.RepeatedReports, payments)
 		}

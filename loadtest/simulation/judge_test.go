@@ -32,7 +32,8 @@ type result struct {
 }
 
 // allowed are the reasons with which faults may make a good payment end.
-var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonTooManyReturns, rejectedByBank}
+var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate,
+	pix.ReasonTooManyReturns, rejectedByBank}
 
 // Bounds of virtual time. A hold that nobody resolves ends 60 s after its order.
 const (
@@ -79,7 +80,8 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	w.startArchivers(chance(seed, 1<<32+5))
 	pace := paceOf(seed, random)
 	events := plan(seed, w.lanes(), pace, pace.sending(0)+20*time.Second)
-	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %+v, latency %v", seed, w.engineCount, len(w.doors), w.broker.nodes, pace, w.latency)
+	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %+v, latency %v", seed, w.engineCount, len(w.doors),
+		w.broker.nodes, pace, w.latency)
 	r := result{Planned: pace.payments, Events: events, Problems: []string{"the world did not end"}}
 	tell(r)
 	open := func() bool { // what clients were told before does not hold in a ledger that is built again
@@ -143,8 +145,9 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 // load returns a load on which faults may have their effects.
 func (w *world) load(what mix.Mix, rate float64, payments int, seed uint64) load.Config {
 	return load.Config{
-		Stream: w.engineConfig.Stream, Kafka: w.kafka(), Population: population, Mix: what, Rate: rate, Payments: payments,
-		Seed: seed, DrainTimeout: drainMax, OutstandingMax: 100_000, Allowed: allowed, Faults: true,
+		Stream: w.engineConfig.Stream, Kafka: w.kafka(), Population: population, Mix: what, Rate: rate,
+		Payments: payments,
+		Seed:     seed, DrainTimeout: drainMax, OutstandingMax: 100_000, Allowed: allowed, Faults: true,
 	}
 }
 
@@ -173,8 +176,10 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	}
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
 		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Archive: archived, Wait: quietMax,
-		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines, HoldMax: w.engineConfig.PendingTimeout,
-		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
+		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines,
+		HoldMax:          w.engineConfig.PendingTimeout,
+		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests,
+		Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
 	})
 	if err != nil {
 		complain("the audit fails: %v", err)
@@ -184,7 +189,8 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 		complain("%s", text.String())
 	}
 	problems = append(problems, verdict.Summary.Unread()...)
-	if problem := w.planted.Problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil && problem != "" {
+	if problem := w.planted.Problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil &&
+		problem != "" {
 		complain("%s", problem)
 	}
 	if w.door != nil {
@@ -217,7 +223,8 @@ func everyCase(random *rand.Rand) (m mix.Mix) {
 
 // inFlight are the metrics of an engine that are 0 while nothing is in flight. What they leak is
 // lost room: the engine slows down and at last fetches nothing. The others have a line for each bank.
-var inFlight = []string{"pix_payments_in_flight", "pix_in_flight_bytes", "pix_payments_waiting_for_psp", "pix_payer_share_taken"}
+var inFlight = []string{"pix_payments_in_flight", "pix_in_flight_bytes", "pix_payments_waiting_for_psp",
+	"pix_payer_share_taken"}
 
 // restMax bounds the time until an engine, which may just start, says what it has in flight.
 const restMax = time.Minute
@@ -226,14 +233,16 @@ const restMax = time.Minute
 func (w *world) judgeRest() (problems []string) {
 	for _, s := range w.all() {
 		last := ""
-		for until := time.Now().Add(restMax); strings.HasPrefix(s.name, "engine-") && time.Now().Before(until); time.Sleep(time.Second) {
+		for until := time.Now().Add(restMax); strings.HasPrefix(s.name, "engine-") &&
+			time.Now().Before(until); time.Sleep(time.Second) {
 			_, metrics := w.get(s, "/metrics")
 			if last = leaks(metrics); last == "" {
 				break
 			}
 		}
 		if last != "" {
-			problems = append(problems, fmt.Sprintf("rest: %s: every payment has ended, and its metrics say %s", s.name, last))
+			problems = append(problems,
+				fmt.Sprintf("rest: %s: every payment has ended, and its metrics say %s", s.name, last))
 		}
 	}
 	return problems
@@ -248,7 +257,8 @@ func leaks(metrics string) string {
 	}
 	for line := range strings.Lines(metrics) {
 		for _, name := range inFlight {
-			if rest, is := strings.CutPrefix(line, name); is && strings.ContainsAny(rest[:1], " {") && !strings.HasSuffix(line, " 0\n") {
+			if rest, is := strings.CutPrefix(line, name); is && strings.ContainsAny(rest[:1], " {") &&
+				!strings.HasSuffix(line, " 0\n") {
 				return line
 			}
 		}

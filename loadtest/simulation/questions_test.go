@@ -14,22 +14,25 @@ import (
 	"github.com/liquida/liquida/services/producer/question"
 )
 
-// answerOverHTTP is a bank that accepts all. Its program dies in the middle of its work now and then, and knows nothing when it
-// is there again.
+// answerOverHTTP is a bank that accepts all. Its program dies in the middle of its work now and then, and knows nothing
+// when it is there again.
 func (w *world) answerOverHTTP(ends context.Context, bank pix.ISPB, lives time.Duration) {
 	seals, err := keys.ReadSeals(w.sealsFile)
 	if err != nil {
 		w.t.Error(err)
 		return
 	}
-	header := http.Header{"Authorization": {"Bearer " + w.keys[string(bank)]}, "Accept": {"application/json"}, "Prefer": {"wait=5"}}
+	header := http.Header{"Authorization": {"Bearer " + w.keys[string(bank)]}, "Accept": {"application/json"},
+		"Prefer": {"wait=5"}}
 	call := func(ctx context.Context, method, door, path string, body, into any) error {
 		text, err := json.Marshal(body)
 		if err != nil {
 			return err
 		}
-		code, said := w.request(ctx, 20*time.Second, method, door+"/v1/participants/"+string(bank)+"/"+path, header, string(text))
-		if code/100 == 4 && code != http.StatusNotFound && code != http.StatusGone && code != http.StatusTooManyRequests {
+		code, said := w.request(ctx, 20*time.Second, method, door+"/v1/participants/"+string(bank)+"/"+path, header,
+			string(text))
+		if code/100 == 4 && code != http.StatusNotFound && code != http.StatusGone &&
+			code != http.StatusTooManyRequests {
 			w.t.Errorf("%s %s: %d %s", bank, path, code, said)
 		}
 		if code/100 != 2 {
@@ -49,11 +52,14 @@ func (w *world) answerOverHTTP(ends context.Context, bank pix.ISPB, lives time.D
 					if q.Payee.Branch != "0001" { // the simulator answers as the case must end
 						continue
 					}
-					value, err := (&pixv1.AuthorizationResponse{EndToEndId: q.EndToEndID, Ispb: string(bank), Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}).MarshalVT()
+					value, err := (&pixv1.AuthorizationResponse{EndToEndId: q.EndToEndID, Ispb: string(bank),
+						Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}).MarshalVT()
 					if err != nil {
 						w.t.Error(err)
 					}
-					answers.Answers = append(answers.Answers, question.Answer{Value: base64.StdEncoding.EncodeToString(value), Seal: base64.StdEncoding.EncodeToString(seals.Seal(bank, value))})
+					answers.Answers = append(answers.Answers,
+						question.Answer{Value: base64.StdEncoding.EncodeToString(value),
+							Seal: base64.StdEncoding.EncodeToString(seals.Seal(bank, value))})
 				}
 				if len(answers.Answers) > 0 {
 					err = call(life, http.MethodPost, door, "answers", answers, &question.Results{})

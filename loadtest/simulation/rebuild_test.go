@@ -89,7 +89,8 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 		w.note("the ledger is lost; there is a copy")
 	}
 	config := parsed(w.t, &bootstrap.Config{})
-	config.Partitions, config.EventsMax, config.Population, config.Stream = partitions, 40+random.IntN(500), population, w.engineConfig.Stream
+	config.Partitions, config.EventsMax, config.Population, config.Stream = partitions, 40+random.IntN(500), population,
+		w.engineConfig.Stream
 	says := prefixed{w, "rebuild"}
 	w.insist(random, fresh, func(p bootstrap.Place) error { return p.Rebuild(w.ends, config, source, rebuilt{says}) })
 	w.insist(random, fresh, func(p bootstrap.Place) error { return p.Accept(w.ends, config, says) })
@@ -161,7 +162,8 @@ func (w *world) redoActs(lost, is *ledgermodel.Client) {
 		for range 10 {
 			again := slices.Clone(chain)
 			if act.WindowSeconds > 0 && act.Centavos > 0 {
-				accounts, _ := is.LookupAccounts([]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Window(act.Kind-ledger.DayCapped))})
+				accounts, _ := is.LookupAccounts(
+					[]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Window(act.Kind-ledger.DayCapped))})
 				again = ledger.GrantOf(accounts[0]).AppendAdjustment(again, act.Centavos)
 			}
 			if failed, err := is.CreateTransfers(again); err != nil || len(failed) == 0 {

@@ -48,10 +48,13 @@ func TestSuspensionUnderLoad(t *testing.T) {
 		}
 		summary := s.verdict()
 		if summary.ReasonsChecked["DS27"] == 0 || summary.ReasonsUnchecked["DS27"] > 0 {
-			s.t.Errorf("DS27 was checked %d times, and not checked %d times", summary.ReasonsChecked["DS27"], summary.ReasonsUnchecked["DS27"])
+			s.t.Errorf("DS27 was checked %d times, and not checked %d times", summary.ReasonsChecked["DS27"],
+				summary.ReasonsUnchecked["DS27"])
 		}
-		if byBank == 0 || toBank == 0 || summary.ReturnsRejected["DS27"] < byBank || summary.Returned < len(settled)-byBank {
-			s.t.Errorf("%d returns by the suspended bank, %d to it: %d were refused with DS27, %d settled", byBank, toBank, summary.ReturnsRejected["DS27"], summary.Returned)
+		if byBank == 0 || toBank == 0 || summary.ReturnsRejected["DS27"] < byBank ||
+			summary.Returned < len(settled)-byBank {
+			s.t.Errorf("%d returns by the suspended bank, %d to it: %d were refused with DS27, %d settled", byBank,
+				toBank, summary.ReturnsRejected["DS27"], summary.Returned)
 		}
 	})
 }
@@ -66,7 +69,8 @@ func TestCapsUnderLoad(t *testing.T) {
 		s.pass(5*time.Second, 10*time.Second)
 		s.play("cap on payments", 10*time.Second)
 		atCap := mix.NewGenerator(population, s.random).Payment(mix.Accepted, time.Now())
-		s.act(ledger.Act{Kind: ledger.PaymentCapped, Bank: atCap.Payer.ISPB, Centavos: int64(atCap.First.AmountCentavos)})
+		s.act(ledger.Act{Kind: ledger.PaymentCapped, Bank: atCap.Payer.ISPB,
+			Centavos: int64(atCap.First.AmountCentavos)})
 		s.order(atCap.First.Value)
 		s.pass(3*time.Second, 4*time.Second)
 		s.act(ledger.Act{Kind: ledger.PaymentCapped, Bank: atCap.Payer.ISPB}) // lifts it
@@ -75,7 +79,8 @@ func TestCapsUnderLoad(t *testing.T) {
 		summary := s.verdict()
 		for _, reason := range []string{"AM13", "LQ12"} {
 			if summary.ReasonsChecked[reason] == 0 || summary.ReasonsUnchecked[reason] > 0 {
-				s.t.Errorf("%s was checked %d times, and not checked %d times", reason, summary.ReasonsChecked[reason], summary.ReasonsUnchecked[reason])
+				s.t.Errorf("%s was checked %d times, and not checked %d times", reason, summary.ReasonsChecked[reason],
+					summary.ReasonsUnchecked[reason])
 			}
 		}
 		if summary.Capped == 0 {
@@ -97,7 +102,8 @@ func TestACapIsOfTheWindowOfTheHold(t *testing.T) {
 		s.start(1)
 		bank := population.Bank(s.random.IntN(population.Banks))
 		for _, kind := range []ledger.ActKind{ledger.DayCapped, ledger.NightCapped} {
-			s.act(ledger.Act{Kind: kind, Bank: bank, Centavos: ledger.ActCentavosMax, WindowSeconds: ledger.WindowSecondsMin})
+			s.act(ledger.Act{Kind: kind, Bank: bank, Centavos: ledger.ActCentavosMax,
+				WindowSeconds: ledger.WindowSecondsMin})
 		}
 		time.Sleep(time.Until(dawn.Add(-12 * time.Second)))
 		s.stop(s.engine(0), 20*time.Second)

@@ -17,16 +17,21 @@ const memberUnknown = "member unknown"
 var requestFaults = []fault{
 	{"not the leader", answering(kerr.NotLeaderForPartition, kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets)},
 	{"no leader", answering(kerr.LeaderNotAvailable, kmsg.Produce, kmsg.ListOffsets)},
-	{"not the coordinator", answering(kerr.NotCoordinator, kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup)},
-	{"coordinator loads", answering(kerr.CoordinatorLoadInProgress, kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup)},
-	{"no coordinator", answering(kerr.CoordinatorNotAvailable, kmsg.FindCoordinator, kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup)},
+	{"not the coordinator", answering(kerr.NotCoordinator, kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup,
+		kmsg.SyncGroup)},
+	{"coordinator loads", answering(kerr.CoordinatorLoadInProgress, kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup,
+		kmsg.SyncGroup)},
+	{"no coordinator", answering(kerr.CoordinatorNotAvailable, kmsg.FindCoordinator, kmsg.OffsetCommit, kmsg.Heartbeat,
+		kmsg.JoinGroup)},
 	{memberUnknown, answering(kerr.UnknownMemberID, kmsg.Heartbeat, kmsg.OffsetCommit)},
 	{"appended and an error", answering(kerr.NotEnoughReplicasAfterAppend, kmsg.Produce)},
 	{"appended and timed out", answering(kerr.RequestTimedOut, kmsg.Produce)},
 	{"too few replicas", answering(kerr.NotEnoughReplicas, kmsg.Produce)},
 	{"committed and timed out", answering(kerr.RequestTimedOut, kmsg.OffsetCommit)},
 	{"offsets cannot be fetched", controlling(kmsg.OffsetFetch.Int16(), refuseOffsets)},
-	{"requests are lost", controlling(everyKey, func(*rand.Rand, kmsg.Request) (kmsg.Response, error) { return nil, errLost })},
+	{"requests are lost", controlling(everyKey, func(*rand.Rand, kmsg.Request) (kmsg.Response, error) {
+		return nil, errLost
+	})},
 	{"requests take long", func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		var mu sync.Mutex
 		w.broker.setDelay(func() time.Duration {
@@ -63,7 +68,8 @@ func answering(err *kerr.Error, keys ...kmsg.Key) func(*world, *service, *rand.R
 const everyKey = -1 // of kfake
 
 // controlling answers some requests in place of the broker, or ends their connections by an error.
-func controlling(key int16, answer func(*rand.Rand, kmsg.Request) (kmsg.Response, error)) func(*world, *service, *rand.Rand, time.Duration) {
+func controlling(key int16, answer func(*rand.Rand, kmsg.Request) (kmsg.Response, error)) func(*world, *service,
+	*rand.Rand, time.Duration) {
 	return func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		cluster, end := w.broker.now(), time.Now().Add(hold)
 		cluster.ControlKey(key, func(request kmsg.Request) (kmsg.Response, error, bool) { // one at a time
@@ -87,7 +93,8 @@ func controlling(key int16, answer func(*rand.Rand, kmsg.Request) (kmsg.Response
 func refuseOffsets(random *rand.Rand, request kmsg.Request) (kmsg.Response, error) {
 	asked := request.(*kmsg.OffsetFetchRequest)
 	response := asked.ResponseKind().(*kmsg.OffsetFetchResponse)
-	code := []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable}[random.IntN(3)].Code
+	code := []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress,
+		kerr.CoordinatorNotAvailable}[random.IntN(3)].Code
 	response.ErrorCode = code
 	for _, g := range asked.Groups {
 		group := kmsg.NewOffsetFetchResponseGroup()

@@ -60,7 +60,8 @@ func TestReturnsRace(t *testing.T) {
 		unknown.OriginalEndToEndId = pix.NewEndToEndID(of.Payer.ISPB, time.Now(), s.random).String()
 		stranger := s.returnOf(of, 1)
 		stranger.ReturnId = pix.NewReturnID("99999999", time.Now(), s.random).String()
-		s.order(want(unknown), want(stranger), want(s.returnOf(rejected, 1)), want(s.returnOf(of, 0)), want(s.returnOf(of, of.First.AmountCentavos+1)))
+		s.order(want(unknown), want(stranger), want(s.returnOf(rejected, 1)), want(s.returnOf(of, 0)),
+			want(s.returnOf(of, of.First.AmountCentavos+1)))
 		// And two dead letters: a return of a return, and another amount under an earlier id.
 		ofReturn := s.returnOf(of, 1)
 		ofReturn.OriginalEndToEndId = ofReturn.ReturnId
@@ -72,14 +73,16 @@ func TestReturnsRace(t *testing.T) {
 
 		summary := s.verdict()
 		if summary.Returns != returns || summary.Returned < len(settled) {
-			s.t.Errorf("%d returns, %d settled; %d were sent, and at least one of each payment must have settled", summary.Returns, summary.Returned, returns)
+			s.t.Errorf("%d returns, %d settled; %d were sent, and at least one of each payment must have settled",
+				summary.Returns, summary.Returned, returns)
 		}
 		for _, reason := range []string{"AM09", "LQ04", "LQ05", "AM01"} {
 			if summary.ReturnsRejected[reason] == 0 {
 				s.t.Errorf("no return was refused with %s: %v", reason, summary.ReturnsRejected)
 			}
 		}
-		if summary.ReturnsRejected["LQ04"] != 2 || summary.DeadLetters["FF08"] != 1 || summary.DeadLetters["DUPL"] != 1 {
+		if summary.ReturnsRejected["LQ04"] != 2 || summary.DeadLetters["FF08"] != 1 ||
+			summary.DeadLetters["DUPL"] != 1 {
 			s.t.Errorf("%v rejected, %v dead letters", summary.ReturnsRejected, summary.DeadLetters)
 		}
 	})
@@ -89,8 +92,10 @@ func TestReturnsRace(t *testing.T) {
 func (s *scenario) returnOf(of mix.Payment, centavos uint64) *pixv1.ReturnOrder {
 	now := time.Now()
 	return &pixv1.ReturnOrder{
-		ReturnId: pix.NewReturnID(of.Payee.ISPB, now, s.random).String(), OriginalEndToEndId: of.Name, AmountCentavos: centavos,
-		ReasonCode: pix.ReturnReasons[s.random.IntN(len(pix.ReturnReasons))].String(), AcceptedAtUnixMs: now.UnixMilli(),
+		ReturnId: pix.NewReturnID(of.Payee.ISPB, now, s.random).String(), OriginalEndToEndId: of.Name,
+		AmountCentavos:   centavos,
+		ReasonCode:       pix.ReturnReasons[s.random.IntN(len(pix.ReturnReasons))].String(),
+		AcceptedAtUnixMs: now.UnixMilli(),
 	}
 }
 

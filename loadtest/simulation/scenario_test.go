@@ -30,7 +30,8 @@ type scenario struct {
 	loads  []*sending
 }
 
-var scenarioSeeds = flag.Int("scenario-seeds", 1, "how many worlds play each scenario: the seed changes load, times and targets")
+var scenarioSeeds = flag.Int("scenario-seeds", 1,
+	"how many worlds play each scenario: the seed changes load, times and targets")
 
 // inVirtualTime plays a scenario with some seeds, each in a process of its own. In that process
 // it plays the scenario.
@@ -55,7 +56,8 @@ func inVirtualTime(t *testing.T, scene func(s *scenario)) {
 		said, err := play(t.Context(), t.TempDir(), t.Name(), seed, "-result=none", "-log="+*logFile)
 		t.Logf("seed %d\n%s", seed, said)
 		if err != nil {
-			t.Fatalf("seed %d: %v\nto run it again: go test -tags synctests -run '^%s$' ./loadtest/simulation -args -seed %d", seed, err, t.Name(), seed)
+			t.Fatalf("seed %d: %v\nto run it again: go test -tags synctests -run '^%s$' ./loadtest/simulation -args -seed %d",
+				seed, err, t.Name(), seed)
 		}
 	}
 }
@@ -107,7 +109,8 @@ func (r *sending) wait(settled float64) (excused int) {
 		t.Fatalf("the load fails: %v", r.err)
 	}
 	if float64(r.result.Settled) < settled*float64(r.result.Sent) || r.result.Dropped > 0 {
-		t.Errorf("%d of %d payments settled, at least %.0f %% must; %d sends were dropped", r.result.Settled, r.result.Sent, settled*100, r.result.Dropped)
+		t.Errorf("%d of %d payments settled, at least %.0f %% must; %d sends were dropped", r.result.Settled,
+			r.result.Sent, settled*100, r.result.Dropped)
 	}
 	for _, outcome := range r.result.Outcomes {
 		excused += outcome.Excused
@@ -148,7 +151,9 @@ func (s *scenario) dieAt(to *service, step string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if want := to.name + " dies at " + step; !slices.ContainsFunc(s.trace, func(line string) bool { return strings.HasSuffix(line, want) }) {
+	if want := to.name + " dies at " + step; !slices.ContainsFunc(s.trace, func(line string) bool {
+		return strings.HasSuffix(line, want)
+	}) {
 		s.t.Errorf("%s ended, and not at %s", to.name, step)
 	}
 }
@@ -218,7 +223,8 @@ func (s *scenario) written(topics ...string) (n int64) {
 func (s *scenario) order(values ...[]byte) {
 	s.t.Helper()
 	for _, value := range values {
-		s.produce(&kgo.Record{Topic: stream.Payments, Partition: int32(s.random.IntN(partitions)), Value: bytes.Clone(value)})
+		s.produce(&kgo.Record{Topic: stream.Payments, Partition: int32(s.random.IntN(partitions)),
+			Value: bytes.Clone(value)})
 	}
 }
 

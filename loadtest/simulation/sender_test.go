@@ -39,14 +39,16 @@ func flooding(kind load.FloodKind, perSecond int) func(*world, *service, *rand.R
 		ctx, cancel := context.WithTimeout(w.ends, hold)
 		defer cancel()
 		bank := random.IntN(population.Banks)
-		if _, err := (load.Flood{Kind: kind, PerSecond: perSecond, Population: population, Bank: bank, Random: random}).Run(ctx, w.kafka()); err != nil {
+		if _, err := (load.Flood{Kind: kind, PerSecond: perSecond, Population: population, Bank: bank,
+			Random: random}).Run(ctx, w.kafka()); err != nil {
 			w.t.Error(err)
 		}
 	}
 }
 
 // plant writes a batch to one partition of the payments, and of the responses.
-func plant(batch func(now int64, random *rand.Rand) (*hostile.Batch, error)) func(*world, *service, *rand.Rand, time.Duration) {
+func plant(batch func(now int64, random *rand.Rand) (*hostile.Batch, error)) func(*world, *service, *rand.Rand,
+	time.Duration) {
 	return func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		bytes, err := batch(time.Now().UnixMilli(), random)
 		if err != nil {
@@ -83,7 +85,8 @@ func hangTransaction(w *world, _ *service, random *rand.Rand, hold time.Duration
 	}
 	ctx, cancel := context.WithTimeout(w.ends, 2*holdMax)
 	defer cancel()
-	client.Produce(ctx, &kgo.Record{Topic: stream.Payments, Partition: random.Int32N(partitions), Key: []byte("hanging"), Value: []byte("never given")}, nil)
+	client.Produce(ctx, &kgo.Record{Topic: stream.Payments, Partition: random.Int32N(partitions),
+		Key: []byte("hanging"), Value: []byte("never given")}, nil)
 	time.Sleep(hold)
 	if random.IntN(2) == 0 {
 		w.note("the owner of the transaction goes away")
@@ -100,7 +103,9 @@ const forged = "FRGD"
 // that was asked, without a seal or with the one of another bank, nor of one by another bank under
 // its own seal, nor of bytes that are no response.
 func forge(w *world, _ *service, random *rand.Rand, hold time.Duration) {
-	client, err := kgo.NewClient(append(w.kafka(), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	client, err := kgo.NewClient(
+		append(w.kafka(), kgo.ConsumeTopics(stream.AuthorizationRequests),
+			kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -119,7 +124,8 @@ func forge(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 			if request.UnmarshalVT(r.Value) != nil {
 				return // a judge names it
 			}
-			answer := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: request.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: forged}
+			answer := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: request.Payee.Ispb,
+				Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: forged}
 			stranger := request.Payer.Ispb != request.Payee.Ispb && random.IntN(3) > 0
 			if stranger && random.IntN(2) == 0 {
 				answer.Ispb = request.Payer.Ispb
@@ -130,12 +136,15 @@ func forge(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 			}
 			var seal []kgo.RecordHeader
 			if stranger {
-				seal = []kgo.RecordHeader{{Key: keys.SealHeader, Value: seals.Seal(pix.ISPB(request.Payer.Ispb), value)}}
+				seal = []kgo.RecordHeader{
+					{Key: keys.SealHeader, Value: seals.Seal(pix.ISPB(request.Payer.Ispb), value)}}
 			}
 			if random.IntN(4) == 0 {
 				value = []byte{0xff, 0x07}
 			}
-			client.Produce(context.Background(), &kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition, Key: r.Key, Value: value, Headers: seal}, nil)
+			client.Produce(context.Background(),
+				&kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition, Key: r.Key,
+					Value: value, Headers: seal}, nil)
 		})
 	}
 	flushing, stop := context.WithTimeout(w.ends, 10*time.Second)

@@ -78,7 +78,8 @@ func (w *world) startEngineAs(name, instance string, port int) *service {
 }
 
 func (w *world) startBanks() {
-	w.start(bankSimulator, banksTelemetry, []string{"after-fetch", "after-answer-produced", "after-answer-acknowledged", "after-commit"},
+	w.start(bankSimulator, banksTelemetry,
+		[]string{"after-fetch", "after-answer-produced", "after-answer-acknowledged", "after-commit"},
 		func(ctx context.Context, l *life, on host.Host) error {
 			config := &bank.Config{}
 			*config = *w.bankConfig // its addresses are those of TestWorld
@@ -90,7 +91,8 @@ func (w *world) startBanks() {
 // startProducer starts a front door. Its clients reach it over a link of their own.
 func (w *world) startProducer(number int) {
 	address, telemetry := fmt.Sprintf("127.0.0.1:%d", 8090+number), fmt.Sprintf("127.0.0.1:%d", 9190+number)
-	s := w.start(fmt.Sprintf("producer-%d", number), telemetry, []string{"after-request-read", "after-published", "after-acknowledged"},
+	s := w.start(fmt.Sprintf("producer-%d", number), telemetry,
+		[]string{"after-request-read", "after-published", "after-acknowledged"},
 		func(ctx context.Context, l *life, on host.Host) error {
 			config := &frontdoor.Config{}
 			*config = *w.producerConfig
@@ -111,7 +113,8 @@ func (w *world) dialDoor(ctx context.Context, network, address string) (net.Conn
 }
 
 // start runs a service until it retires or the world ends.
-func (w *world) start(name, address string, steps []string, run func(context.Context, *life, host.Host) error) *service {
+func (w *world) start(name, address string, steps []string,
+	run func(context.Context, *life, host.Host) error) *service {
 	s := &service{w: w, name: name, address: address, steps: steps, run: run, ended: make(chan struct{})}
 	s.begin()
 	go s.supervise()

@@ -67,7 +67,8 @@ func (r *runner) shrink(failed *outcome) {
 		}
 	}
 	r.t.Errorf("the smallest part of seed %d that fails, after %d smaller ones in %v (%s): %d payments, %d faults\n%s\nthe services' log: %s\nto run it again: %s",
-		failed.seed, s.tried, time.Since(began).Round(time.Second), end, s.smallest.payments, len(s.smallest.faults), last.text(), log, s.smallest.command(failed.seed))
+		failed.seed, s.tried, time.Since(began).Round(time.Second), end, s.smallest.payments, len(s.smallest.faults),
+		last.text(), log, s.smallest.command(failed.seed))
 }
 
 // shrinker looks for a smaller part of one world.

@@ -25,10 +25,11 @@ import (
 )
 
 var (
-	firstSeed  = flag.Uint64("seed", 3, "the first seed") // a dense world, and then a sparse one
-	seeds      = flag.Int("seeds", 2, "how many worlds")
-	repeat     = flag.Int("repeat", 0, "how often the first seed that failed runs again")
-	shrinkFor  = flag.Duration("shrink", 0, "how long to look for a smaller world that fails like the first one; 0: not at all")
+	firstSeed = flag.Uint64("seed", 3, "the first seed") // a dense world, and then a sparse one
+	seeds     = flag.Int("seeds", 2, "how many worlds")
+	repeat    = flag.Int("repeat", 0, "how often the first seed that failed runs again")
+	shrinkFor = flag.Duration("shrink", 0,
+		"how long to look for a smaller world that fails like the first one; 0: not at all")
 	resultFile = flag.String("result", "", "of one world: where its result goes; it runs in this process")
 	logFile    = flag.String("log", "", "of one world: where the services log")
 	chosen     part
@@ -69,14 +70,16 @@ func (p part) flags() (flags []string) {
 
 // command returns how to run a part again.
 func (p part) command(seed uint64) string {
-	return strings.TrimSuffix(fmt.Sprintf("make simulate SEEDS=1 SEED=%d ARGS='%s'", seed, strings.Join(p.flags(), " ")), " ARGS=''")
+	return strings.TrimSuffix(
+		fmt.Sprintf("make simulate SEEDS=1 SEED=%d ARGS='%s'", seed, strings.Join(p.flags(), " ")), " ARGS=''")
 }
 
 // realTimeMax bounds a world: a goroutine that blocks outside of the bubble stops its time. A world
 // takes seconds, but a machine may be busy.
 const realTimeMax = 5 * time.Minute
 
-var errStuck = fmt.Errorf("it did not end within %v of real time: it was stopped, and printed its goroutines", realTimeMax)
+var errStuck = fmt.Errorf("it did not end within %v of real time: it was stopped, and printed its goroutines",
+	realTimeMax)
 
 // play plays a test of this program with a seed, in a process of its own: a deadlock in a bubble ends its process. It
 // returns what it printed.
@@ -87,7 +90,8 @@ func play(ctx context.Context, folder, test string, seed uint64, more ...string)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, realTimeMax, errStuck)
 	defer cancel()
-	command := exec.CommandContext(ctx, program, append(more, "-test.run=^"+test+"$", "-test.v", "-test.timeout=0", fmt.Sprint("-seed=", seed))...)
+	command := exec.CommandContext(ctx, program,
+		append(more, "-test.run=^"+test+"$", "-test.v", "-test.timeout=0", fmt.Sprint("-seed=", seed))...)
 	command.Env = append(os.Environ(), "TMPDIR="+folder) // it ends without removing its files
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
@@ -109,7 +113,9 @@ func needLocks(t *testing.T) {
 
 // inBubble lets a world live in virtual time, and ends its process.
 func inBubble(t *testing.T, live func(t *testing.T, log io.Writer)) {
-	for name, value := range map[string]string{"KAFKA_BROKERS": brokerAddress, "KAFKA_BATCH_BYTES_MAX": strconv.Itoa(batchBytesMax), "TELEMETRY_ADDRESS": banksTelemetry, "HTTP_ADDRESS": banksAddress} {
+	for name, value := range map[string]string{"KAFKA_BROKERS": brokerAddress,
+		"KAFKA_BATCH_BYTES_MAX": strconv.Itoa(batchBytesMax), "TELEMETRY_ADDRESS": banksTelemetry,
+		"HTTP_ADDRESS": banksAddress} {
 		t.Setenv(name, value)
 	}
 	log := io.Discard
@@ -201,10 +207,12 @@ func TestWorlds(t *testing.T) {
 		fmt.Printf("simulation: %6d  %s\n", r.faults[kind], kind)
 	}
 	if failed := r.failed; failed != nil {
-		t.Errorf("seed %d fails\n%s\nthe services' log: %s\nto run it again: %s", failed.seed, failed.text(), failed.log, chosen.command(failed.seed))
+		t.Errorf("seed %d fails\n%s\nthe services' log: %s\nto run it again: %s", failed.seed, failed.text(),
+			failed.log, chosen.command(failed.seed))
 		if *repeat > 0 {
 			fails := r.fails(t.Context(), failed.seed, chosen, *repeat, *repeat)
-			t.Errorf("seed %d fails in %d of %d more runs: the seed decides load and faults, the scheduler decides who is first", failed.seed, fails, *repeat)
+			t.Errorf("seed %d fails in %d of %d more runs: the seed decides load and faults, the scheduler decides who is first",
+				failed.seed, fails, *repeat)
 		}
 		if *shrinkFor > 0 {
 			r.shrink(failed)

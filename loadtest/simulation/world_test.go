@@ -52,7 +52,8 @@ const (
 	batchBytesMax = stream.MessageBytesMax
 )
 
-var population = sandbox.Population{Banks: 4, Customers: 40, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
+var population = sandbox.Population{Banks: 4, Customers: 40, DepositCentavos: 100_000_000,
+	ReserveCentavos: 1_000_000_000_000}
 
 // world is everything that one seed makes.
 type world struct {
@@ -100,11 +101,13 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 	// A bubble begins in the year 2000, before PIX did.
 	time.Sleep(time.Until(begins))
 	w := &world{
-		t: t, log: log, ledger: ledgermodel.New(), began: time.Now(), count: map[string]int{}, clients: map[string]*link.Link{},
+		t: t, log: log, ledger: ledgermodel.New(), began: time.Now(), count: map[string]int{},
+		clients: map[string]*link.Link{},
 		latency: 100*time.Microsecond + time.Duration(random.Int64N(int64(2*time.Millisecond))),
 	}
 	w.ends = t.Context()
-	w.engineConfig, w.bankConfig, w.producerConfig = parsed(t, &engine.Config{}), parsed(t, &bank.Config{}), parsed(t, &frontdoor.Config{})
+	w.engineConfig, w.bankConfig, w.producerConfig = parsed(t, &engine.Config{}), parsed(t, &bank.Config{}),
+		parsed(t, &frontdoor.Config{})
 	w.producerConfig.Submission.PublishTimeout = time.Second // the least: most faults of Kafka last longer
 	keysFolder := w.makeSecrets()
 	w.broker = newBroker(w, min(nodesMax, 1+2*random.IntN(2)))
@@ -134,8 +137,10 @@ func (w *world) makeSecrets() (keysFolder string) {
 		banks = append(banks, population.Bank(i))
 	}
 	keysFolder = w.t.TempDir()
-	w.sealsFile, w.producerConfig.Access.KeysFile = filepath.Join(w.t.TempDir(), "seals"), filepath.Join(keysFolder, "digests")
-	err := errors.Join(keys.MakeSeals(w.sealsFile, banks), keys.Make(keysFolder, w.producerConfig.Access.KeysFile, banks))
+	w.sealsFile, w.producerConfig.Access.KeysFile = filepath.Join(w.t.TempDir(), "seals"),
+		filepath.Join(keysFolder, "digests")
+	err := errors.Join(keys.MakeSeals(w.sealsFile, banks),
+		keys.Make(keysFolder, w.producerConfig.Access.KeysFile, banks))
 	if err == nil {
 		w.keys, err = keys.ReadAll(keysFolder)
 	}
@@ -189,8 +194,10 @@ func (w *world) get(of *service, path string) (code int, text string) {
 }
 
 // request makes an HTTP request. A code of 0 means that there is no answer, and the text says why.
-func (w *world) request(ctx context.Context, patience time.Duration, method, url string, header http.Header, body string) (code int, text string) {
-	caller := http.Client{Transport: &http.Transport{DialContext: w.network.DialContext, DisableKeepAlives: true}, Timeout: patience}
+func (w *world) request(ctx context.Context, patience time.Duration, method, url string, header http.Header,
+	body string) (code int, text string) {
+	caller := http.Client{Transport: &http.Transport{DialContext: w.network.DialContext, DisableKeepAlives: true},
+		Timeout: patience}
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
@@ -216,7 +223,8 @@ func (w *world) each(topic string, take func(*kgo.Record) error) error {
 	if err != nil {
 		return err
 	}
-	client, err := kgo.NewClient(append(w.kafka(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+	client, err := kgo.NewClient(
+		append(w.kafka(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 	if err != nil {
 		return err
 	}

@@ -34,8 +34,9 @@ func checkBatches(cluster *kfake.Cluster, look bool) {
 				}
 				// It answers for this partition of this request, and lets the others through.
 				cluster.Fault(kfake.Fault{
-					Keys: []kmsg.Key{kmsg.Produce}, Topic: topic.Topic, TopicID: topic.TopicID, Partitions: []int32{topic.Partitions[j].Partition},
-					Err: refusal, When: func(r kmsg.Request) bool { return r == request },
+					Keys: []kmsg.Key{kmsg.Produce}, Topic: topic.Topic, TopicID: topic.TopicID,
+					Partitions: []int32{topic.Partitions[j].Partition},
+					Err:        refusal, When: func(r kmsg.Request) bool { return r == request },
 				})
 			}
 		}

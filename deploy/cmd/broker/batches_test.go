@@ -56,10 +56,12 @@ func TestBatchesAreChecked(t *testing.T) {
 				if !checks && !batch.always {
 					want = nil
 				}
-				if _, err := hostile.Produce(t.Context(), client, "topic", 0, batch.raw); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				if _, err := hostile.Produce(t.Context(), client, "topic", 0, batch.raw); !errors.Is(err, want) ||
+					(err == nil) != (want == nil) {
 					t.Errorf("%s: got %v, want %v", batch.name, err, want)
 				}
-				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "topic", Partition: 1, Value: []byte("good")}).FirstErr(); err != nil {
+				if err := client.ProduceSync(t.Context(),
+					&kgo.Record{Topic: "topic", Partition: 1, Value: []byte("good")}).FirstErr(); err != nil {
 					t.Errorf("after %s: %v", batch.name, err)
 				}
 			}

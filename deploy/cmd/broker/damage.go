@@ -91,7 +91,8 @@ func readMarks(folder string) (map[string]mark, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s is damaged (%w), so nobody knows how far the logs were acknowledged: "+
-			"put it back as it was, or remove it if you know that the logs are whole", filepath.Join(folder, marksFile), err)
+			"put it back as it was, or remove it if you know that the logs are whole",
+			filepath.Join(folder, marksFile), err)
 	}
 	return topics, nil
 }
@@ -162,7 +163,8 @@ func checkLogs(folder string, accepted []string) error {
 			m = mark{}
 		}
 		for partition := range t.Partitions {
-			log := partitionLog{folder: t.folder(folder, partition), gaps: strings.Contains(t.Configs["cleanup.policy"], "compact")}
+			log := partitionLog{folder: t.folder(folder, partition),
+				gaps: strings.Contains(t.Configs["cleanup.policy"], "compact")}
 			known[log.folder] = true
 			if err := log.read(); err != nil {
 				return err
@@ -174,10 +176,12 @@ func checkLogs(folder string, accepted []string) error {
 			switch {
 			case log.wrong == "":
 			case slices.Contains(accepted, id):
-				fmt.Fprintf(os.Stderr, "broker: going on without what is lost: partition %d of %s %s\n", partition, t.Name, log.wrong)
+				fmt.Fprintf(os.Stderr, "broker: going on without what is lost: partition %d of %s %s\n", partition,
+					t.Name, log.wrong)
 			default:
-				all = append(all, fmt.Errorf("partition %d of %s %s. Nothing is served. Put the files of %s back as they were. "+
-					"If they are lost for good, BROKER_LOSS_ACCEPTED=%s starts without it: see DamagedLog in deploy/runbook.md for what that costs",
+				all = append(all, fmt.Errorf(
+					"partition %d of %s %s. Nothing is served. Put the files of %s back as they were. "+
+						"If they are lost for good, BROKER_LOSS_ACCEPTED=%s starts without it: see DamagedLog in deploy/runbook.md for what that costs",
 					partition, t.Name, log.wrong, log.folder, id))
 			}
 		}
@@ -185,7 +189,8 @@ func checkLogs(folder string, accepted []string) error {
 	logs, err := filepath.Glob(filepath.Join(folder, "partitions", "*"))
 	for _, log := range logs {
 		if !known[log] {
-			all = append(all, fmt.Errorf("%s has no partition for the log in %s: put topics.json back as it was, or move the log away if its topic was deleted",
+			all = append(all, fmt.Errorf(
+				"%s has no partition for the log in %s: put topics.json back as it was, or move the log away if its topic was deleted",
 				filepath.Join(folder, "topics.json"), log))
 		}
 	}
@@ -259,7 +264,8 @@ func (l *partitionLog) segment(base int64, last bool) error {
 		l.wrong = fmt.Sprintf("is damaged: the batch at offset %d, at byte %d of %s.dat, is not as it was written, "+
 			"and what was acknowledged from there on would be lost", l.end, position, path)
 	case batches < indexed:
-		l.wrong = fmt.Sprintf("ends at offset %d, and its index has %d acknowledged batches more", l.end, indexed-batches)
+		l.wrong = fmt.Sprintf("ends at offset %d, and its index has %d acknowledged batches more", l.end,
+			indexed-batches)
 	case batches > indexed: // killed between batch and entry: the next entries would be one behind
 		return padIndex(path+".idx", indexed, batches)
 	}
@@ -303,8 +309,10 @@ func padIndex(path string, from, to int64) error {
 func (l *partitionLog) compare(markedStart, markedEnd int64, keepForever bool) {
 	switch {
 	case l.end < markedEnd && (keepForever || l.segments > 0):
-		l.wrong = fmt.Sprintf("ends at offset %d, and what was acknowledged up to offset %d is lost", l.end, markedEnd-1)
+		l.wrong = fmt.Sprintf("ends at offset %d, and what was acknowledged up to offset %d is lost", l.end,
+			markedEnd-1)
 	case l.start > markedStart && keepForever && !l.gaps:
-		l.wrong = fmt.Sprintf("begins at offset %d, and what was acknowledged from offset %d on is lost", l.start, markedStart)
+		l.wrong = fmt.Sprintf("begins at offset %d, and what was acknowledged from offset %d on is lost", l.start,
+			markedStart)
 	}
 }

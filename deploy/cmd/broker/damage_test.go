@@ -21,7 +21,8 @@ func (b *broker) marks(ends ...int64) {
 	b.t.Helper()
 	kit.Await(b.t, "the mark", func() (bool, string) {
 		text, err := os.ReadFile(filepath.Join(b.dir, marksFile))
-		return strings.Contains(string(text), strings.ReplaceAll(fmt.Sprintf(`"End":%v`, ends), " ", ",")), fmt.Sprint(string(text), err)
+		return strings.Contains(string(text), strings.ReplaceAll(fmt.Sprintf(`"End":%v`, ends), " ", ",")),
+			fmt.Sprint(string(text), err)
 	})
 }
 
@@ -34,7 +35,8 @@ func TestDamagedLog(t *testing.T) {
 	b.createTopic("payments", 2, "retention.ms", "-1")
 	producer := b.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for i := range records {
-		kit.Must(t, producer.ProduceSync(t.Context(), &kgo.Record{Topic: "payments", Partition: 1, Value: fmt.Appendf(nil, "%02d", i)}).FirstErr())
+		kit.Must(t, producer.ProduceSync(t.Context(),
+			&kgo.Record{Topic: "payments", Partition: 1, Value: fmt.Appendf(nil, "%02d", i)}).FirstErr())
 	}
 	b.marks(0, records)
 	b.End(syscall.SIGTERM) // leaves snapshots
@@ -75,19 +77,32 @@ func TestDamagedLog(t *testing.T) {
 		refusal  string // empty: nothing is lost
 		accepted string // BROKER_LOSS_ACCEPTED that starts it
 	}{
-		"whole":                     {},
-		"an unfinished write":       {damage: []func(string){edit(log+"0.dat", func(text []byte) []byte { return append(text, text[:batch/2]...) })}},
+		"whole": {},
+		"an unfinished write": {damage: []func(string){edit(log+"0.dat", func(text []byte) []byte {
+			return append(text, text[:batch/2]...)
+		})}},
 		"a batch without its entry": {damage: []func(string){edit(log+"0.idx", cut(indexEntrySize+3))}},
-		"a snapshot that hides":     {damage: []func(string){edit(log+"snapshot.json", replace(`"high_watermark":20`, `"high_watermark":10`))}},
-		"a byte of the first batch": {[]func(string){edit(log+"0.dat", flip(batch-1))}, "is damaged: the batch at offset 0", "payments/1@0"},
-		"a length":                  {[]func(string){edit(log+"0.dat", flip(9))}, "is damaged: the batch at offset 0", "payments/1@0"},
-		"a byte of the last batch":  {[]func(string){edit(log+"0.dat", flip(size(log+"0.dat")-1))}, "is damaged: the batch at offset 19", "payments/1@19"},
-		"the tail":                  {[]func(string){edit(log+"0.dat", cut(3))}, "is damaged: the batch at offset 19", "payments/1@19"},
-		"the tail, at a batch":      {[]func(string){edit(log+"0.dat", cut(2*batch))}, "ends at offset 18, and its index has 2 acknowledged batches more", "payments/1@18"},
-		"the tail of log and index": {[]func(string){edit(log+"0.dat", cut(batch+1)), edit(log+"0.idx", cut(10*indexEntrySize))}, "ends at offset 18, and what was acknowledged up to offset 19 is lost", "payments/1@18"},
-		"all files":                 {[]func(string){remove(log)}, "ends at offset 0, and what was acknowledged up to offset 19 is lost", "payments/1@0"},
-		"partitions":                {[]func(string){edit("topics.json", replace(`"partitions":2`, `"partitions":1`))}, "no partition for the log in", ""},
-		"the mark":                  {[]func(string){edit(marksFile, replace(`0,20`, `0,10`))}, "its checksum is wrong", ""},
+		"a snapshot that hides": {
+			damage: []func(string){edit(log+"snapshot.json", replace(`"high_watermark":20`, `"high_watermark":10`))}},
+		"a byte of the first batch": {[]func(string){edit(log+"0.dat", flip(batch-1))},
+			"is damaged: the batch at offset 0", "payments/1@0"},
+		"a length": {[]func(string){edit(log+"0.dat", flip(9))}, "is damaged: the batch at offset 0",
+			"payments/1@0"},
+		"a byte of the last batch": {[]func(string){edit(log+"0.dat", flip(size(log+"0.dat")-1))},
+			"is damaged: the batch at offset 19", "payments/1@19"},
+		"the tail": {[]func(string){edit(log+"0.dat", cut(3))}, "is damaged: the batch at offset 19",
+			"payments/1@19"},
+		"the tail, at a batch": {[]func(string){edit(log+"0.dat", cut(2*batch))},
+			"ends at offset 18, and its index has 2 acknowledged batches more", "payments/1@18"},
+		"the tail of log and index": {
+			[]func(string){edit(log+"0.dat", cut(batch+1)), edit(log+"0.idx", cut(10*indexEntrySize))},
+			"ends at offset 18, and what was acknowledged up to offset 19 is lost", "payments/1@18"},
+		"all files": {[]func(string){remove(log)},
+			"ends at offset 0, and what was acknowledged up to offset 19 is lost", "payments/1@0"},
+		"partitions": {[]func(string){edit("topics.json", replace(`"partitions":2`, `"partitions":1`))},
+			"no partition for the log in", ""},
+		"the mark": {[]func(string){edit(marksFile, replace(`0,20`, `0,10`))},
+			"its checksum is wrong", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			damaged := newBroker(t)

@@ -37,7 +37,8 @@ func (l loudDisk) Logf(level kfake.LogLevel, message string, arguments ...any) {
 }
 
 func (l loudDisk) stop(err error) {
-	fmt.Fprintf(os.Stderr, "broker: cannot keep data in BROKER_DATA_DIR %s: %v: stopping before it acknowledges anything that is not written; free some space or repair the disk, then start again\n", l.folder, err)
+	fmt.Fprintf(os.Stderr, "broker: cannot keep data in BROKER_DATA_DIR %s: %v: stopping before it acknowledges anything that is not written; free some space or repair the disk, then start again\n",
+		l.folder, err)
 	os.Exit(settings.ExitFailure)
 }
 

@@ -50,7 +50,8 @@ func TestFullDisk(t *testing.T) {
 	acknowledged := int64(0)
 	commit := func(ctx context.Context) error {
 		offsets := kadm.Offsets{}
-		offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: acknowledged + 1, LeaderEpoch: -1, Metadata: strings.Repeat("x", 1000)})
+		offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: acknowledged + 1, LeaderEpoch: -1,
+			Metadata: strings.Repeat("x", 1000)})
 		err := admin.CommitAllOffsets(ctx, "engine", offsets)
 		if err == nil {
 			acknowledged++

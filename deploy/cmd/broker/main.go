@@ -41,7 +41,8 @@ func (c *configuration) Validate() error {
 	host, _, err := net.SplitHostPort(c.Address)
 	ip := net.ParseIP(host)
 	if err != nil || ip == nil || ip.IsUnspecified() {
-		return fmt.Errorf("BROKER_ADDRESS is %q: it must be an IP that clients can reach and a port, like 127.0.0.1:9092", c.Address)
+		return fmt.Errorf("BROKER_ADDRESS is %q: it must be an IP that clients can reach and a port, like 127.0.0.1:9092",
+			c.Address)
 	}
 	if c.DataDir == "" {
 		return errors.New("BROKER_DATA_DIR is empty: name a folder for the data")
@@ -66,14 +67,16 @@ func (c *configuration) security() (options []kfake.Opt, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("BROKER_ADMIN_PASSWORD_FILE: %w", err)
 		}
-		options = append(options, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))
+		options = append(options, kfake.EnableSASL(), kfake.EnableACLs(),
+			kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))
 	}
 	if c.TLSCertFile != "" {
 		certificate, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSCertFile)
 		if err != nil {
 			return nil, fmt.Errorf("BROKER_TLS_CERT_FILE %s: %w", c.TLSCertFile, err)
 		}
-		options = append(options, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}))
+		options = append(options,
+			kfake.TLS(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}))
 	}
 	return options, nil
 }
@@ -88,7 +91,8 @@ var brokerConfigs = map[string]string{
 
 func main() {
 	config := &configuration{}
-	settings.Load("broker", "an embedded Kafka broker for one machine: real protocol, data on disk, no replication", config)
+	settings.Load("broker", "an embedded Kafka broker for one machine: real protocol, data on disk, no replication",
+		config)
 	// From the start: a signal while the data is read must not interrupt that.
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
@@ -143,7 +147,8 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	}
 	cluster, err := kfake.NewCluster(options...)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("BROKER_ADDRESS %s is taken: stop what listens there, or choose another port", config.Address)
+		return nil, fmt.Errorf("BROKER_ADDRESS %s is taken: stop what listens there, or choose another port",
+			config.Address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve %s from %s: %w", config.Address, config.DataDir, err)
@@ -172,7 +177,8 @@ func own(folder string) error {
 		return fmt.Errorf("BROKER_DATA_DIR %s: %w", folder, err)
 	}
 	if err := syscall.Flock(descriptor, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("BROKER_DATA_DIR %s is held by another broker (%w): stop it, or choose another folder", folder, err)
+		return fmt.Errorf("BROKER_DATA_DIR %s is held by another broker (%w): stop it, or choose another folder",
+			folder, err)
 	}
 	return nil
 }

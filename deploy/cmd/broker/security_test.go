@@ -32,7 +32,8 @@ func securityOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
 	kit.Must(t, errors.Join(os.WriteFile(certificate, text, 0o600), keys.MakePassword(password)))
 	return []string{"BROKER_ADMIN_PASSWORD_FILE=" + password, "BROKER_TLS_CERT_FILE=" + certificate},
-		stream.Config{Brokers: []string{b.address}, TLS: true, TLSCAFile: certificate, SASLUser: stream.Admin, SASLPasswordFile: password}
+		stream.Config{Brokers: []string{b.address}, TLS: true, TLSCAFile: certificate, SASLUser: stream.Admin,
+			SASLPasswordFile: password}
 }
 
 // Users and ACLs survive SIGKILL, as all data does.
@@ -48,9 +49,12 @@ func TestSecuritySurvives(t *testing.T) {
 	client := kadm.NewClient(b.as(admin))
 	created, err := client.CreateTopics(t.Context(), 1, 1, nil, "payments", "settlements")
 	kit.Must(t, errors.Join(err, created.Error()))
-	made, err := client.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "producer", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: secret}})
+	made, err := client.AlterUserSCRAMs(t.Context(), nil,
+		[]kadm.UpsertSCRAM{{User: "producer", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: secret}})
 	kit.Must(t, errors.Join(err, made.Error()))
-	kit.Must(t, kit.ErrorOf(client.CreateACLs(t.Context(), kadm.NewACLs().Allow("User:producer").Topics("payments").Operations(kadm.OpWrite))))
+	kit.Must(t, kit.ErrorOf(
+		client.CreateACLs(t.Context(),
+			kadm.NewACLs().Allow("User:producer").Topics("payments").Operations(kadm.OpWrite))))
 
 	b.End(syscall.SIGKILL)
 	b.start(b.as(admin))
@@ -58,7 +62,8 @@ func TestSecuritySurvives(t *testing.T) {
 	user.SASLUser, user.SASLPasswordFile = "producer", password
 	producer := b.as(user)
 	for topic, want := range map[string]error{"payments": nil, "settlements": kerr.TopicAuthorizationFailed} {
-		if err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); !errors.Is(err, want) {
+		if err := producer.ProduceSync(t.Context(),
+			&kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); !errors.Is(err, want) {
 			t.Errorf("writing to %s: got %v, want %v", topic, err, want)
 		}
 	}

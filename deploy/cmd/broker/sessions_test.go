@@ -24,14 +24,16 @@ func TestNoPartitionStarves(t *testing.T) {
 		kgo.ProducerBatchCompression(kgo.NoCompression()))
 	produce := func(partition int32, batches, bytes int) {
 		for range batches {
-			kit.Must(t, producer.ProduceSync(t.Context(), &kgo.Record{Partition: partition, Value: make([]byte, bytes)}).FirstErr())
+			kit.Must(t, producer.ProduceSync(t.Context(),
+				&kgo.Record{Partition: partition, Value: make([]byte, bytes)}).FirstErr())
 		}
 	}
 	produce(0, large, 2*ofOne)
 	for p := int32(1); p < partitions; p++ {
 		produce(p, small, ofOne*3/4)
 	}
-	reader := b.client(kgo.ConsumeTopics("payments"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxPartitionBytes(ofOne))
+	reader := b.client(kgo.ConsumeTopics("payments"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchMaxPartitionBytes(ofOne))
 	var seen [partitions]int
 	for left := large + (partitions-1)*small; seen[0] < large && left > 0; {
 		fetches := reader.PollFetches(t.Context())

@@ -16,7 +16,8 @@ func refuseTransactions(cluster *kfake.Cluster) {
 			return nil, nil, false
 		}
 		response := asked.ResponseKind().(*kmsg.InitProducerIDResponse)
-		response.ErrorCode, response.ProducerID, response.ProducerEpoch = kerr.TransactionalIDAuthorizationFailed.Code, -1, -1
+		response.ErrorCode, response.ProducerID,
+			response.ProducerEpoch = kerr.TransactionalIDAuthorizationFailed.Code, -1, -1
 		return response, nil, true
 	})
 }

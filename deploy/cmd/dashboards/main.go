@@ -21,7 +21,8 @@ func main() {
 	root, err := stack.RepoRoot()
 	for _, d := range dashboards.All {
 		if err == nil {
-			err = os.WriteFile(filepath.Join(root, "deploy", "grafana", "dashboards", strings.ToLower(d.Title)+".json"), d.JSON(), 0o644)
+			err = os.WriteFile(filepath.Join(root, "deploy", "grafana", "dashboards", strings.ToLower(d.Title)+".json"),
+				d.JSON(), 0o644)
 		}
 	}
 	if err != nil {

@@ -44,25 +44,31 @@ func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, cancel) // a second Ctrl-C ends this process at once, and its children with it
 	o := &options{env: map[string][]string{}}
-	root := &cobra.Command{Use: "stack", Short: "Runs the whole clearing house on this machine, without Docker", Long: long, Version: settings.Version(),
+	root := &cobra.Command{Use: "stack", Short: "Runs the whole clearing house on this machine, without Docker",
+		Long: long, Version: settings.Version(),
 		SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
 			return errors.New("no command: it must be up, status, down or clean")
 		}}
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.PersistentFlags().StringVar(&o.dir, "dir", "", "the stack's `folder` of data, logs and state (default .stack at the root of the repository)")
+	root.PersistentFlags().StringVar(&o.dir, "dir", "",
+		"the stack's `folder` of data, logs and state (default .stack at the root of the repository)")
 	root.AddCommand(
 		o.upCommand(),
-		o.command("status", "what runs, where, and why something is not ready", func(ctx context.Context) error { return show(ctx, o.config.Dir) }),
-		o.command("down", "stop everything in the reverse order of starting; the data stays", o.down),
-		o.command("clean", "remove the data and the logs of a stopped stack, and those of the last demo", func(context.Context) error {
-			return errors.Join(stack.Clean(filepath.Join(o.config.Dir, "demo")), stack.Clean(o.config.Dir))
+		o.command("status", "what runs, where, and why something is not ready", func(ctx context.Context) error {
+			return show(ctx, o.config.Dir)
 		}),
+		o.command("down", "stop everything in the reverse order of starting; the data stays", o.down),
+		o.command("clean", "remove the data and the logs of a stopped stack, and those of the last demo",
+			func(context.Context) error {
+				return errors.Join(stack.Clean(filepath.Join(o.config.Dir, "demo")), stack.Clean(o.config.Dir))
+			}),
 	)
-	root.AddCommand(&cobra.Command{Use: stack.Supervisor + " FOLDER", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, arguments []string) error {
-		o.started = true
-		return stack.Supervise(arguments[0])
-	}})
+	root.AddCommand(&cobra.Command{Use: stack.Supervisor + " FOLDER", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			o.started = true
+			return stack.Supervise(arguments[0])
+		}})
 	command, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
@@ -92,18 +98,20 @@ type options struct {
 
 // command returns a command that has the stack's folder.
 func (o *options) command(name, purpose string, run func(context.Context) error) *cobra.Command {
-	return &cobra.Command{Use: name, Short: purpose, Args: cobra.NoArgs, RunE: func(command *cobra.Command, _ []string) error {
-		if err := o.check(); err != nil {
-			return err
-		}
-		o.started = true
-		root, err := stack.RepoRoot()
-		if err != nil && (o.dir == "" || name == "up") {
-			return fmt.Errorf("%w; all but up also run elsewhere, with --dir", err)
-		}
-		o.root, o.config.Dir, o.config.BinDir = root, cmp.Or(o.dir, filepath.Join(root, ".stack")), filepath.Join(root, "bin")
-		return run(command.Context())
-	}}
+	return &cobra.Command{Use: name, Short: purpose, Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			o.started = true
+			root, err := stack.RepoRoot()
+			if err != nil && (o.dir == "" || name == "up") {
+				return fmt.Errorf("%w; all but up also run elsewhere, with --dir", err)
+			}
+			o.root, o.config.Dir, o.config.BinDir = root, cmp.Or(o.dir, filepath.Join(root, ".stack")),
+				filepath.Join(root, "bin")
+			return run(command.Context())
+		}}
 }
 
 func (o *options) upCommand() *cobra.Command {
@@ -115,14 +123,22 @@ changes restarts. It stays until the next one, or down.`
 	flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in bin as they are")
 	flags.IntVar(&c.Engines, "engines", 1, "how many clearing engines")
 	flags.IntVar(&c.Replicas, "replicas", 1, "TigerBeetle servers, 1 or 3; a cluster of 3 goes on when one is lost")
-	flags.StringVar(&c.CacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2 GiB of memory more (default 512MiB, of three 128MiB)")
-	flags.IntVar(&c.LimitGiB, "limit-storage", 0, "`GiB` to which the data file of each TigerBeetle server may grow, 2 to 65536 (default 16384); there the server ends, until it starts with more")
-	flags.Int64Var(&o.reserve, "ledger-reserve", 4096, "`MiB` of the disk reserved for each TigerBeetle server's new data file, 0 to 1048576: it is faster while it need not grow; a payment takes about 9 KB")
-	flags.BoolVar(&c.LedgerCore, "ledger-core", runtime.NumCPU() > 2, "give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
-	flags.StringVar(&c.Kafka, "kafka", stack.Embedded, "the `broker`: embedded, redpanda-like for the embedded one behaving like Redpanda, or apache for Apache Kafka "+kafka.Version)
-	flags.BoolVar(&c.KafkaSecured, "kafka-locks", false, "secure Kafka: TLS, a password for each user, least-privilege ACLs; the secrets are in kafka-keys of --dir")
-	flags.StringArrayVar(&o.variables, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
-	flags.BoolVar(&c.Cuts, "cuts", false, "lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
+	flags.StringVar(&c.CacheGrid, "cache-grid", "",
+		"page `cache` of each TigerBeetle server, which takes 2 GiB of memory more (default 512MiB, of three 128MiB)")
+	flags.IntVar(&c.LimitGiB, "limit-storage", 0,
+		"`GiB` to which the data file of each TigerBeetle server may grow, 2 to 65536 (default 16384); there the server ends, until it starts with more")
+	flags.Int64Var(&o.reserve, "ledger-reserve", 4096,
+		"`MiB` of the disk reserved for each TigerBeetle server's new data file, 0 to 1048576: it is faster while it need not grow; a payment takes about 9 KB")
+	flags.BoolVar(&c.LedgerCore, "ledger-core", runtime.NumCPU() > 2,
+		"give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
+	flags.StringVar(&c.Kafka, "kafka", stack.Embedded,
+		"the `broker`: embedded, redpanda-like for the embedded one behaving like Redpanda, or apache for Apache Kafka "+kafka.Version)
+	flags.BoolVar(&c.KafkaSecured, "kafka-locks", false,
+		"secure Kafka: TLS, a password for each user, least-privilege ACLs; the secrets are in kafka-keys of --dir")
+	flags.StringArrayVar(&o.variables, "env", nil,
+		"`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
+	flags.BoolVar(&c.Cuts, "cuts", false,
+		"lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
 	flags.BoolVar(&c.Room, "room", true, "start the control room, a page that shows the stack and breaks it")
 	flags.BoolVar(&o.freePorts, "free-ports", false, "pick free ports instead of the fixed ones; status shows them")
 	return command
@@ -210,7 +226,8 @@ func show(ctx context.Context, dir string) error {
 		fmt.Printf("\ncontrol room  %s\n", room)
 	}
 	if needed > 0 {
-		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing, and the logs in %s show why", needed, len(all), filepath.Join(dir, "logs"))
+		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing, and the logs in %s show why",
+			needed, len(all), filepath.Join(dir, "logs"))
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ func TestOutsideTheRepository(t *testing.T) {
 	kit.Run(t, nil, "status", "--dir", ".").Is(t, 3, "the stack is not running")
 	kit.Run(t, nil, "status").Is(t, 1, "no go.work at or above", "with --dir")
 	kit.Run(t, nil, "up", "--dir", ".").Is(t, 1, "no go.work at or above")
-	kit.Run(t, nil, "up", "--dir", ".", "--no-build", "--env", "enginee:A=b").Is(t, 2, `--env names the process "enginee"`)
+	kit.Run(t, nil, "up", "--dir", ".", "--no-build", "--env", "enginee:A=b").Is(t, 2,
+		`--env names the process "enginee"`)
 }
 
 func TestHelpFits(t *testing.T) {

@@ -17,7 +17,8 @@ func TestFrozenReportIsOneFile(t *testing.T) {
 	if bytes.Contains(html, []byte("alert(1)</script>")) {
 		t.Error("text of the picture ends its element")
 	}
-	if loads := regexp.MustCompile(`(?i:\s(src|href)=)"[^#"][^"]*"|@import|\burl\(|https?://[^w]`).FindAll(html, -1); len(loads) > 0 {
+	if loads := regexp.MustCompile(`(?i:\s(src|href)=)"[^#"][^"]*"|@import|\burl\(|https?://[^w]`).FindAll(html,
+		-1); len(loads) > 0 {
 		t.Errorf("the report loads %q", loads)
 	}
 	if got := bytes.Count(html, []byte("</script>")); got != 2 {
@@ -31,7 +32,8 @@ func TestPageFitsItsPolicy(t *testing.T) {
 	forbidden := map[string]*regexp.Regexp{
 		"index.html": regexp.MustCompile(`(?i)<style|<script>|\sstyle=|\son\w+=|https?:`),
 		"room.css":   regexp.MustCompile(`(?i)@import|url\(|https?:`),
-		"room.js":    regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\('style|</script`),
+		"room.js": regexp.MustCompile(
+			`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\('style|</script`),
 	}
 	for name, pattern := range forbidden {
 		content, err := fs.ReadFile(Files, name)

@@ -73,14 +73,17 @@ minute.`,
 			return err
 		}
 		started = true
+
 		kafka, err := reach(command.Context(), environment.Stream)
 		if err != nil {
 			return err
 		}
+
 		client, err := ledger.Connect(environment.Ledger)
 		if err != nil {
 			return err
 		}
+
 		var secrets audit.Secrets
 		if environment.AnswerKeysFile != "" {
 			if secrets, err = audit.ReadSecrets(environment.AnswerKeysFile); err != nil {
@@ -92,6 +95,7 @@ minute.`,
 		if archive != "" {
 			files = os.DirFS(archive)
 		}
+
 		verdict, err := audit.Run(command.Context(), audit.Config{
 			Archive: files,
 			Kafka:   kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest,
@@ -101,14 +105,18 @@ minute.`,
 		if err != nil {
 			return err
 		}
+
 		if err := report.WriteJSON(json, verdict); err != nil {
 			return err
 		}
 		verdict.Write(os.Stdout)
+
 		if !verdict.Clean {
 			return errors.New("the audit failed")
 		}
+
 		return nil
 	}
+
 	return command
 }

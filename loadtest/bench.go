@@ -78,6 +78,7 @@ Environment:
 			return err
 		}
 		var earlier *bench.Result
+
 		if flags.compare != "" { // read first: a wrong name must not fail after an hour
 			var err error
 			if earlier, err = bench.Read(flags.compare); err != nil {
@@ -85,6 +86,7 @@ Environment:
 			}
 		}
 		var result *bench.Result
+
 		var err error
 		if flags.from != "" {
 			if result, err = bench.Read(flags.from); err != nil {
@@ -93,18 +95,22 @@ Environment:
 			started = true
 		} else {
 			started = true
+
 			config.ProgressOn, config.Log = os.Stderr, os.Stderr
 			if result, err = bench.Measure(command.Context(), config); result == nil {
 				return err
 			}
 		}
 		result.Write(os.Stdout) // what was valid so far
+
 		err = errors.Join(err, report.WriteJSON(flags.json, result), result.Page().Write(flags.report, flags.drawings))
 		if earlier != nil {
 			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier, flags.worseMax))
 		}
+
 		return err
 	}
+
 	return command
 }
 
@@ -113,9 +119,11 @@ func (f *benchFlags) complete(config *bench.Config) error {
 	if err := settings.Parse(&config.Population); err != nil {
 		return err
 	}
+
 	if slices.Equal(config.Parts, []string{"all"}) {
 		config.Parts = bench.AllParts()
 	}
+
 	_, badMix := mix.Parse(config.Mix)
 	if err := errors.Join(
 		badMix,
@@ -127,31 +135,38 @@ func (f *benchFlags) complete(config *bench.Config) error {
 		settings.InRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
 		return err
 	}
+
 	if f.worseMax < 0 || f.worseMax > 10 {
 		return fmt.Errorf("--worse-max is %v: it must be from 0 to 10", f.worseMax)
 	}
+
 	for _, rate := range config.Rates {
 		if err := settings.InRange("--rates", rate, 1, rateMax); err != nil {
 			return err
 		}
 	}
+
 	for _, path := range []string{f.json, f.report} { // now, and not after an hour of measuring
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
 	}
+
 	var err error
 	if config.Environment, err = variablesByProcess(f.set); err != nil {
 		return err
 	}
+
 	if config.BinDir, err = programs(); err != nil {
 		return err
 	}
+
 	root, err := stack.RepoRoot()
 	if err != nil {
 		return err
 	}
 	config.Dir = filepath.Join(root, ".stack", "bench")
 	config.Profiles = filepath.Join(root, ".stack", "profiles")
+
 	return nil
 }

@@ -88,8 +88,10 @@ func chaosCommand() *cobra.Command {
 			return err
 		}
 		started = true
+
 		return flags.run(command.Context(), limits)
 	}
+
 	return command
 }
 
@@ -97,11 +99,13 @@ func chaosCommand() *cobra.Command {
 func (f *chaosFlags) run(ctx context.Context, limits []load.Threshold) error {
 	repeat := seedFlag.ReplaceAllString(commandLine(), "") + fmt.Sprintf(" --seed %d", f.Seed)
 	fmt.Fprintf(os.Stderr, "seed %d, %d faults\n", f.Seed, len(f.Plan))
+
 	result, err := chaos.Run(ctx, f.Config)
 	if ctx.Err() != nil && (errors.Is(err, chaos.ErrInterrupted) || errors.Is(err, ctx.Err())) {
 		fmt.Printf("data and logs stay in %s until the next run\n", f.Dir)
 		return errInterrupted
 	}
+
 	if err != nil {
 		return fmt.Errorf("seed %d: %w; to repeat it:\n  %s", f.Seed, err, repeat)
 	}
@@ -109,15 +113,18 @@ func (f *chaosFlags) run(ctx context.Context, limits []load.Threshold) error {
 	broken := read(limits, result.Load)
 	result.Write(os.Stdout)
 	folder := cmp.Or(f.Evidence, f.Dir)
+
 	page := filepath.Join(folder, "report.html")
 	if err := errors.Join(result.Page().Write(page, folder),
 		report.WriteJSON(filepath.Join(folder, "result.json"), result)); err != nil {
 		return err
 	}
 	fmt.Printf("report: %s\n", page)
+
 	if !result.Passed {
 		return errors.New("the run failed")
 	}
+
 	return broken
 }
 
@@ -129,15 +136,19 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 	if err := settings.Parse(&f.Population); err != nil {
 		return nil, err
 	}
+
 	if f.Rate < 1 || f.Rate > rateMax {
 		return nil, fmt.Errorf("--rate is %v: it must be from 1 to %d", f.Rate, rateMax)
 	}
+
 	if f.Replicas != 1 && f.Replicas != 3 {
 		return nil, fmt.Errorf("--replicas is %d: it must be 1 or 3", f.Replicas)
 	}
+
 	if left, err := os.ReadDir(f.Evidence); err == nil && len(left) > 0 {
 		return nil, fmt.Errorf("--evidence is %q: it must be a new or an empty folder", f.Evidence)
 	}
+
 	if slices.Equal(f.allow, []string{"none"}) {
 		f.allow = nil
 	}
@@ -146,6 +157,7 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 	f.Env, errs[1] = variablesByProcess(f.set)
 	f.BinDir, errs[2] = programs()
 	limits, errs[3] = thresholds(f.failIf)
+
 	_, errs[4] = mix.Parse(f.MixName)
 	if err := errors.Join(append(errs[:],
 		stack.CheckKafka("--kafka", f.Kafka),
@@ -156,13 +168,16 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 			paymentsMax))...); err != nil {
 		return nil, err
 	}
+
 	if f.Seed == 0 {
 		f.Seed = 1 + uint64(rand.Uint32()>>1) // short enough to type
 	}
+
 	f.Brokers, f.Live = 1, os.Stderr
 	if f.Plan, err = f.plan(); err != nil {
 		return nil, err
 	}
+
 	return limits, f.CheckPlan()
 }
 
@@ -176,8 +191,10 @@ func (f *chaosFlags) plan() ([]chaos.PlannedFault, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--faults: %w", err)
 		}
+
 		return chaos.Plan(f.Seed, f.Duration, names), nil
 	}
+
 	return chaos.ParseScript(f.script, f.Seed)
 }
 
@@ -185,5 +202,6 @@ func reasonCodes(reasons []pix.Reason) (codes []string) {
 	for _, reason := range reasons {
 		codes = append(codes, reason.String())
 	}
+
 	return codes
 }

@@ -46,6 +46,7 @@ func commandLine() string {
 			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}
 	}
+
 	return strings.Join(words, " ")
 }
 
@@ -59,6 +60,7 @@ func environmentHelp(config any) string {
 // reasons reads the reason codes of --allow. The list is empty, not nil, without any.
 func reasons(codes []string) ([]pix.Reason, error) {
 	all := []pix.Reason{}
+
 	for _, code := range codes {
 		reason, err := pix.ParseReason(code)
 		if err != nil {
@@ -66,12 +68,14 @@ func reasons(codes []string) ([]pix.Reason, error) {
 		}
 		all = append(all, reason)
 	}
+
 	return all, nil
 }
 
 // variablesByProcess reads PROCESS:NAME=value.
 func variablesByProcess(texts []string) (map[string][]string, error) {
 	variables := map[string][]string{}
+
 	for _, text := range texts {
 		process, variable, ok := strings.Cut(text, ":")
 		if !ok || process == "" || !strings.Contains(variable, "=") {
@@ -80,6 +84,7 @@ func variablesByProcess(texts []string) (map[string][]string, error) {
 		}
 		variables[process] = append(variables[process], variable)
 	}
+
 	return variables, nil
 }
 
@@ -96,6 +101,7 @@ func reach(ctx context.Context, config stream.Config) ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	client, err := config.Client(kgo.ClientID("loadtest"))
 	if err != nil {
 		return nil, err
@@ -103,5 +109,6 @@ func reach(ctx context.Context, config stream.Config) ([]kgo.Opt, error) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
+
 	return options, stream.Reach(ctx, client)
 }

@@ -48,26 +48,31 @@ On a secured Kafka, use the user admin: only engines may ask.`,
 	command.Flags().IntVar(&config.Crowd, "crowd", 1000, "questions asked at once")
 	command.RunE = func(command *cobra.Command, arguments []string) error {
 		var bankErr error
+
 		config.Bank, bankErr = pix.ParseISPB(bank)
 		if bankErr != nil {
 			bankErr = fmt.Errorf("--bank: %w", bankErr)
 		}
+
 		if err := errors.Join(settings.Parse(environment), bankErr,
 			settings.InRange("--within", config.Within, time.Second, 10*time.Minute),
 			settings.InRange("--crowd", config.Crowd, 2, 100_000)); err != nil {
 			return err
 		}
+
 		if file := environment.AnswerKeysFile; file != "" {
 			seals, err := keys.ReadSeals(file)
 			if err != nil {
 				return fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 			}
+
 			if seals[config.Bank] == nil {
 				return fmt.Errorf("ANSWER_KEYS_FILE: %s has no secret of bank %s", file, config.Bank)
 			}
 			config.Seals = seals
 		}
 		started = true
+
 		var err error
 		if config.Kafka, err = reach(command.Context(), environment.Config); err != nil {
 			return err
@@ -76,15 +81,19 @@ On a secured Kafka, use the user admin: only engines may ask.`,
 		config.Log = func(format string, arguments ...any) {
 			fmt.Fprintf(command.ErrOrStderr(), format+"\n", arguments...)
 		}
+
 		report, err := conform.Run(command.Context(), config)
 		if err != nil {
 			return err
 		}
 		report.Write(command.OutOrStdout())
+
 		if !report.Passed() {
 			return errors.New("the bank does not do what docs/participant.md asks of it")
 		}
+
 		return nil
 	}
+
 	return command
 }

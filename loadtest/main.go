@@ -40,19 +40,23 @@ chaos), 130 interrupted (run, chaos).`,
 	root.AddCommand(runCommand(), auditCommand(), benchCommand(), bareCommand(), chaosCommand(), conformCommand(),
 		roomCommand())
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
+
 	root.CompletionOptions.DisableDefaultCmd = true
 	if command, err := root.ExecuteContextC(ctx); err != nil {
 		if errors.Is(err, errInterrupted) {
 			os.Exit(settings.ExitInterrupted)
 		}
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
+
 		if !started {
 			fmt.Fprintf(os.Stderr, "See %s --help.\n", command.CommandPath())
 			os.Exit(settings.ExitBadUsage)
 		}
+
 		if _, unquiet := errors.AsType[*audit.Unquiet](err); unquiet {
 			os.Exit(exitUnquiet)
 		}
+
 		if errors.Is(err, errThreshold) {
 			os.Exit(exitThreshold)
 		}

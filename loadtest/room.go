@@ -50,10 +50,12 @@ func (e *roomEnvironment) Validate() error {
 		return fmt.Errorf("LOAD_KAFKA_SASL_USER is %q and LOAD_KAFKA_SASL_PASSWORD_FILE %q: give both or none",
 			e.LoadUser, e.LoadPassword)
 	}
+
 	if u, err := url.Parse(e.SimulatorURL); err != nil || e.SimulatorURL != "" &&
 		(u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		return fmt.Errorf("SIMULATOR_URL is %q: it must be a URL like http://127.0.0.1:8081", e.SimulatorURL)
 	}
+
 	return errors.Join(e.Stream.Validate(), e.Ledger.Validate(), e.Reads.Validate(), e.Population.Validate(),
 		web.Config{Address: e.Address}.Validate(), settings.NotEmpty("ROOM_TOKEN_FILE", []string{e.TokenFile}))
 }
@@ -83,36 +85,44 @@ It is red once money was wrong, amber while it does not know, and green otherwis
 			return err
 		}
 		started = true
+
 		var processes room.Processes
 		if dir != "" {
 			processes = stack.Attach(dir)
 		}
+
 		return serveRoom(command.Context(), environment, processes)
 	}
+
 	return command
 }
 
 // serveRoom serves until ctx ends. Without processes the room only shows.
 func serveRoom(ctx context.Context, environment *roomEnvironment, processes room.Processes) error {
 	log := func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, "room: "+format+"\n", arguments...) }
+
 	token, err := room.TokenOf(environment.TokenFile)
 	if err != nil {
 		return err
 	}
+
 	kafka, err := reach(ctx, environment.Stream)
 	if err != nil {
 		return err
 	}
+
 	client, err := ledger.Connect(environment.Ledger)
 	if err != nil {
 		return err
 	}
+
 	audit, err := live.Open(
 		live.Config{Kafka: kafka, Ledger: client, Share: environment.Reads.Own(),
 			Behind: environment.Stream.Behind, Log: log})
 	if err != nil {
 		return err
 	}
+
 	config := room.Config{
 		Stream: environment.Stream, Ledger: client, Light: audit.Light, Population: environment.Population,
 		Telemetry: environment.Telemetry, Log: log,
@@ -125,6 +135,7 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 			return err
 		}
 	}
+
 	if environment.SimulatorURL != "" && environment.KeysDir != "" {
 		key, err := keys.Read(environment.KeysDir, keys.CentralBank)
 		if err != nil {
@@ -133,6 +144,7 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 		config.Banks = load.NewCallers(environment.SimulatorURL, map[string]string{keys.CentralBank: key})
 		defer config.Banks.Close()
 	}
+
 	r, err := room.Open(ctx, config)
 	if err != nil {
 		return err
@@ -145,11 +157,13 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 		Pools: web.NewPools(web.PoolsConfig{ConnectionsShareMax: 1, StrangerIdleTimeout: 3 * time.Second},
 			prometheus.NewRegistry()),
 	}
+
 	listener, err := net.Listen("tcp", environment.Address)
 	if err != nil {
 		return fmt.Errorf("cannot serve on ROOM_ADDRESS %s: %w", environment.Address, err)
 	}
 	hosts := append(room.Hosts(listener.Addr().String()), environment.Hosts...)
+
 	server, err := web.Serve(limits, func(string, string) (net.Listener, error) {
 		return listener, nil
 	}, r.Handler(token, hosts), zap.NewNop())
@@ -166,6 +180,7 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 	})
 	err = r.Run(ctx)
 	both.Wait()
+
 	return err
 }
 
@@ -177,10 +192,12 @@ func (e *roomEnvironment) load() (load.Config, error) {
 		return load.Config{}, err
 	}
 	weights[mix.TooOld] = 0 // they end with AB03, as those of a silent bank
+
 	connection := e.Stream
 	if e.LoadUser != "" {
 		connection.SASLUser, connection.SASLPasswordFile = e.LoadUser, e.LoadPassword
 	}
+
 	return load.Config{Stream: connection, Population: e.Population, Mix: weights, MixName: "no-waits",
 		Allowed: []pix.Reason{
 			pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonTooManyReturns,

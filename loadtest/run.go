@@ -84,6 +84,7 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		thresholds, err := thresholds(flags.failIf)
 		if err != nil {
 			return err
@@ -94,34 +95,41 @@ func runCommand() *cobra.Command {
 			return ledger.Connect(environment.Ledger)
 		})
 		_, err = reach(command.Context(), environment.Config)
+
 		var result *load.Result
 		if err == nil {
 			result, err = load.Run(command.Context(), config)
 		}
+
 		switch {
 		case command.Context().Err() != nil && err != nil: // before the first payment
 			result = &load.Result{Interrupted: true}
 		case err != nil:
 			return err
 		}
+
 		if result.Interrupted {
 			report.WriteInterrupted(os.Stdout, result)
 		} else {
 			report.WriteLoad(os.Stdout, result)
 		}
+
 		broken := read(thresholds, result)
 		if err := errors.Join(report.WriteJSON(flags.json, result),
 			report.OfLoad(result, nil, commandLine()).Write(flags.report, "")); err != nil {
 			return err
 		}
+
 		switch {
 		case result.Interrupted && result.FailureCount == 0:
 			return errInterrupted
 		case !result.Passed:
 			return errors.New("the load failed")
 		}
+
 		return broken
 	}
+
 	return command
 }
 
@@ -130,24 +138,30 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	if err := settings.Parse(environment); err != nil {
 		return config, err
 	}
+
 	if (f.Payments > 0) == (f.duration > 0) {
 		return config, fmt.Errorf("--payments is %d and --duration is %v: give exactly one of them",
 			f.Payments, f.duration)
 	}
+
 	if f.Rate < 0.01 || f.Rate > rateMax {
 		return config, fmt.Errorf("--rate is %v: it must be from 0.01 to %d", f.Rate, rateMax)
 	}
+
 	if f.duration > 0 {
 		f.Payments = int(min(f.Rate*f.duration.Seconds(), 1e15))
 	}
+
 	weights, err := mix.Parse(f.MixName)
 	if err != nil {
 		return config, fmt.Errorf("--mix: %w", err)
 	}
+
 	allowed, err := reasons(f.allow)
 	if err != nil {
 		return config, err
 	}
+
 	if f.DrainTimeout == 0 {
 		f.DrainTimeout = environment.Deadline + 30*time.Second
 	}
@@ -155,6 +169,7 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	config.Stream, config.Population, config.Mix, config.Allowed = environment.Config, environment.Population,
 		weights, allowed
 	config.Deadline = environment.Deadline
+
 	return config, errors.Join(
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),
 		settings.InRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax),
@@ -164,16 +179,20 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 // read says in the result what it measured for each threshold. It returns an error if one is broken.
 func read(thresholds []load.Threshold, result *load.Result) error {
 	var broken []string
+
 	for _, t := range thresholds {
 		reading := t.Read(result)
+
 		result.Thresholds = append(result.Thresholds, reading)
 		if reading.Broken {
 			broken = append(broken, fmt.Sprintf("%s: %s", reading.Threshold, reading.Measured))
 		}
 	}
+
 	if broken == nil {
 		return nil
 	}
+
 	return fmt.Errorf("%w: %s", errThreshold, strings.Join(broken, "; "))
 }
 
@@ -186,6 +205,7 @@ func thresholds(texts []string) (all []load.Threshold, err error) {
 		}
 		all = append(all, t)
 	}
+
 	return all, nil
 }
 
@@ -194,6 +214,7 @@ func metricsHelp() string {
 	for _, m := range load.Metrics() {
 		text.WriteString(settings.Beside(fmt.Sprintf("  %-18s ", m[0]), m[1]))
 	}
+
 	return text.String()
 }
 
@@ -201,13 +222,16 @@ func metricsHelp() string {
 func mixHelp() string {
 	var text strings.Builder
 	text.WriteString("Mixes (--mix); from 1000 payments on each has at least 5 payments of each case:\n")
+
 	for _, name := range slices.Sorted(maps.Keys(mix.Names)) {
 		text.WriteString(settings.Beside(fmt.Sprintf("  %-18s ", name), mix.Names[name]))
 	}
 	text.WriteString("\nCases, for weights:\n")
+
 	for _, c := range mix.Cases() {
 		e := c.Expectation()
 		text.WriteString(settings.Beside(fmt.Sprintf("  %-18s ", c), e.Meaning+" → "+e.String()))
 	}
+
 	return text.String()
 }

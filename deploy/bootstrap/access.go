@@ -26,31 +26,38 @@ const participantsFolder = "participants"
 func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder string, accesses []stream.Access,
 	say func(string, ...any)) error {
 	var users []kadm.UpsertSCRAM
+
 	for _, access := range accesses {
 		file := keys.PasswordFile(folder, access.User)
 		err := keys.MakePassword(file)
+
 		password := ""
 		if err == nil {
 			password, err = keys.ReadPassword(file)
 		}
+
 		if err != nil {
 			return fmt.Errorf("KAFKA_PASSWORDS_DIR: %w", err)
 		}
 		users = append(users, kadm.UpsertSCRAM{User: access.User, Mechanism: kadm.ScramSha512, Iterations: iterations,
 			Password: password})
 	}
+
 	altered, err := kadm.NewClient(client).AlterUserSCRAMs(ctx, nil, users)
 	for _, user := range altered {
 		err = errors.Join(err, answer(user.Err, &user.ErrMessage))
 	}
+
 	if err := refusal(config, "creating the users of Kafka", err); err != nil {
 		return err
 	}
+
 	for _, access := range accesses {
 		if err := ensureRights(ctx, client, config, access); err != nil {
 			return err
 		}
 	}
+
 	return ensureQuotas(ctx, client, config, accesses, say)
 }
 
@@ -74,6 +81,7 @@ func rights(access stream.Access) map[right]bool {
 	add(access.Writes, kmsg.ACLResourceTypeTopic, kmsg.ACLOperationWrite)
 	add(access.Joins, kmsg.ACLResourceTypeGroup, kmsg.ACLOperationRead)
 	add(access.Sees, kmsg.ACLResourceTypeGroup, kmsg.ACLOperationDescribe)
+
 	return all
 }
 
@@ -85,16 +93,19 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 	ask.ResourceType, ask.ResourcePatternType = kmsg.ACLResourceTypeAny, kmsg.ACLResourcePatternTypeAny
 	ask.Operation, ask.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAllow
 	ask.Principal = &principal
+
 	granted, err := ask.RequestWith(ctx, client)
 	if err == nil {
 		err = answer(kerr.ErrorForCode(granted.ErrorCode), granted.ErrorMessage)
 	}
+
 	if err := refusal(config, "reading the ACLs of "+access.User, err); err != nil {
 		return err
 	}
 
 	take := kmsg.NewPtrDeleteACLsRequest()
 	missing := rights(access)
+
 	for _, resource := range granted.Resources {
 		for _, acl := range resource.ACLs {
 			have := right{resource.ResourceType, resource.ResourceName, acl.Operation}
@@ -111,6 +122,7 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 	}
 
 	give := kmsg.NewPtrCreateACLsRequest()
+
 	for one := range missing {
 		creation := kmsg.NewCreateACLsRequestCreation()
 		creation.ResourceType, creation.ResourceName, creation.ResourcePatternType = one.resource, one.name,
@@ -119,22 +131,27 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 		creation.Principal, creation.Host = principal, "*"
 		give.Creations = append(give.Creations, creation)
 	}
+
 	if len(give.Creations) > 0 {
 		given, err := give.RequestWith(ctx, client)
 		for i := 0; err == nil && i < len(given.Results); i++ {
 			err = answer(kerr.ErrorForCode(given.Results[i].ErrorCode), given.Results[i].ErrorMessage)
 		}
+
 		if err := refusal(config, "granting ACLs to "+access.User, err); err != nil {
 			return err
 		}
 	}
+
 	if len(take.Filters) == 0 {
 		return nil
 	}
+
 	taken, err := take.RequestWith(ctx, client)
 	for i := 0; err == nil && i < len(taken.Results); i++ {
 		err = answer(kerr.ErrorForCode(taken.Results[i].ErrorCode), taken.Results[i].ErrorMessage)
 	}
+
 	return refusal(config, "revoking ACLs of "+access.User, err)
 }
 
@@ -143,6 +160,7 @@ func answer(err error, message *string) error {
 	if err == nil || message == nil || *message == "" {
 		return err
 	}
+
 	return fmt.Errorf("%w %s", err, *message)
 }
 
@@ -161,6 +179,7 @@ func refusal(config *Config, what string, err error) error {
 		return fmt.Errorf("%s: %w: KAFKA_SASL_USER is %q, and it must be a superuser of the broker", what, err,
 			config.Stream.SASLUser)
 	}
+
 	return fmt.Errorf("%s: %w", what, err)
 }
 
@@ -170,14 +189,17 @@ func refusal(config *Config, what string, err error) error {
 func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, accesses []stream.Access,
 	say func(string, ...any)) error {
 	admin := kadm.NewClient(client)
+
 	brokers, err := admin.ApiVersions(ctx)
 	if err != nil {
 		return away("asking for the requests that Kafka knows: %w", err)
 	}
+
 	for _, broker := range brokers {
 		if broker.Err != nil {
 			return away("asking broker %d for the requests that it knows: %w", broker.NodeID, broker.Err)
 		}
+
 		if _, known := broker.KeyMaxVersion(kmsg.AlterClientQuotas.Int16()); !known {
 			say("NO QUOTAS: broker %d does not know client quotas; KAFKA_WRITER_BYTES_PER_SECOND_MAX has no effect",
 				broker.NodeID)
@@ -187,6 +209,7 @@ func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, acces
 	most := config.WriterBytesMax
 	op := kadm.AlterClientQuotaOp{Key: "producer_byte_rate", Value: float64(most), Remove: most == 0}
 	var entries []kadm.AlterClientQuotaEntry
+
 	for _, access := range accesses {
 		if access.Foreign {
 			entries = append(entries, kadm.AlterClientQuotaEntry{
@@ -194,10 +217,12 @@ func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, acces
 			})
 		}
 	}
+
 	altered, err := admin.AlterClientQuotas(ctx, entries)
 	for _, one := range altered {
 		err = errors.Join(err, answer(one.Err, &one.ErrMessage))
 	}
+
 	switch {
 	case errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.InvalidRequest):
 		// quotas of clients only, as in earlier versions of Redpanda
@@ -209,5 +234,6 @@ func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, acces
 		say("%d users of Kafka that are programs of banks may each write %d bytes a second to each broker",
 			len(entries), most)
 	}
+
 	return refusal(config, "setting the quotas of Kafka's users", err)
 }

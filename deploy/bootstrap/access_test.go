@@ -36,6 +36,7 @@ func onSecuredKafka(t *testing.T, options ...kfake.Opt) *Config {
 			kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))...)
 	config.Stream.SASLUser, config.Stream.SASLPasswordFile = stream.Admin, file
 	kit.Must(t, config.Validate())
+
 	return config
 }
 
@@ -50,6 +51,7 @@ func as(t *testing.T, config *Config, user string, options ...kgo.Opt) *kgo.Clie
 		slices.Concat(connection, []kgo.Opt{kgo.MetadataMinAge(50 * time.Millisecond)}, options)...)
 	kit.Must(t, err)
 	t.Cleanup(client.Close)
+
 	return client
 }
 
@@ -63,6 +65,7 @@ func mayWrite(t *testing.T, client *kgo.Client, topic string) bool {
 		!errors.Is(err, kerr.ClusterAuthorizationFailed) {
 		t.Fatalf("writing to %s: %v", topic, err)
 	}
+
 	return err == nil
 }
 
@@ -73,11 +76,13 @@ func mayRead(t *testing.T, config *Config, user, topic string) bool {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+
 	for { // a record that the admin has written, or a refusal
 		fetches := client.PollFetches(ctx)
 		if fetches.NumRecords() > 0 {
 			return true
 		}
+
 		for _, failed := range fetches.Errors() {
 			if errors.Is(failed.Err, kerr.TopicAuthorizationFailed) {
 				return false
@@ -96,13 +101,16 @@ func TestUsers(t *testing.T) {
 	versions.SetMaxKeyVersion(kmsg.AlterClientQuotas.Int16(), -1)
 	config := onSecuredKafka(t, kfake.MaxVersions(versions))
 	passwords := map[string]string{}
+
 	for run := range 3 {
 		said, err := prepare(t, config)
 		if err != nil || !strings.Contains(said, "NO QUOTAS") {
 			t.Fatalf("%v, and it says %q", err, said)
 		}
+
 		for user := range rightsByHand {
 			password, err := keys.ReadPassword(keys.PasswordFile(config.PasswordsDir, user))
+
 			changed := run > 0 && passwords[user] != password
 			if err != nil || strings.Contains(said, password) || changed != (run == 2 && user == "producer") {
 				t.Errorf("run %d: the password of %s: %v; changed %v; it must not be printed", run, user, err, changed)
@@ -110,12 +118,14 @@ func TestUsers(t *testing.T) {
 			passwords[user] = password
 		}
 		kit.Must(t, stream.Reach(t.Context(), as(t, config, "producer")))
+
 		if run == 1 {
 			kit.Must(t, os.Remove(keys.PasswordFile(config.PasswordsDir, "producer")))
 		}
 	}
 
 	client := as(t, config, stream.Admin, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+
 	admin := kadm.NewClient(client)
 	for _, surplus := range []*kadm.ACLBuilder{
 		kadm.NewACLs().Allow("User:producer").Topics(stream.Settlements).Operations(kadm.OpWrite),
@@ -128,22 +138,27 @@ func TestUsers(t *testing.T) {
 	} {
 		kit.Must(t, kit.ErrorOf(admin.CreateACLs(t.Context(), surplus)))
 	}
+
 	if !mayWrite(t, as(t, config, "producer"), stream.Settlements) {
 		t.Fatal("the surplus ACL has no effect: the test proves nothing")
 	}
 	kit.Must(t, kit.ErrorOf(prepare(t, config)))
+
 	others, err := admin.DescribeACLs(t.Context(),
 		kadm.NewACLs().AnyResource().Allow("User:somebody").AllowHosts().Operations(kadm.OpAny).ResourcePatternType(
 			kadm.ACLPatternAny))
 	if err != nil || len(others[0].Described) != 1 {
 		t.Errorf("the rights of a user that is not in the table: %v, %v", others, err)
 	}
+
 	for _, topic := range stream.Topics {
 		kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: topic.Name, Value: []byte("x")}).FirstErr())
 	}
+
 	if len(rightsByHand) != len(stream.Accesses) {
 		t.Errorf("%d users, and %d rows here", len(stream.Accesses), len(rightsByHand))
 	}
+
 	for user, has := range rightsByHand {
 		tryAll(t, config, config, user, has)
 	}
@@ -151,6 +166,7 @@ func TestUsers(t *testing.T) {
 	config.Timeout = 4 * time.Second
 	config.Stream.SASLPasswordFile = filepath.Join(t.TempDir(), "guessed")
 	kit.Must(t, keys.MakePassword(config.Stream.SASLPasswordFile))
+
 	const reason = "KAFKA_SASL_USER or its password is missing or wrong"
 	if said, err := prepare(t, config); err == nil || !strings.Contains(err.Error(), reason) ||
 		!strings.Contains(said, reason) {
@@ -185,10 +201,12 @@ func tryAll(t *testing.T, config, own *Config, user string, may has) {
 	listed := func(list, name string) bool { return slices.Contains(strings.Fields(list), name) }
 	expect := func(got, want bool, what string) {
 		t.Helper()
+
 		if got != want {
 			t.Errorf("%s may %s: %v, want %v", user, what, got, want)
 		}
 	}
+
 	for _, topic := range stream.Topics {
 		short := strings.TrimPrefix(topic.Name, "pix.")
 		expect(mayWrite(t, client, topic.Name), listed(may.writes, short), "write to "+topic.Name)
@@ -197,6 +215,7 @@ func tryAll(t *testing.T, config, own *Config, user string, may has) {
 			kadm.Offsets{topic.Name: {0: {Topic: topic.Name, At: 1}}})
 		expect(errors.Join(err, deleted.Error()) == nil, false, "delete records of "+topic.Name)
 	}
+
 	for _, group := range []string{stream.EngineGroup, stream.BankGroup, "participant-10000006", "participant-10000001",
 		"another"} {
 		join := kmsg.NewPtrJoinGroupRequest()
@@ -215,6 +234,7 @@ func tryAll(t *testing.T, config, own *Config, user string, may has) {
 	// An open transaction on the payments would stop its partitions.
 	expect(!errors.Is(as(t, own, user, kgo.TransactionalID("of-"+user)).BeginTransaction(),
 		kerr.TransactionalIDAuthorizationFailed), false, "write in a transaction")
+
 	_, err := kadm.NewClient(client).CreateTopics(t.Context(), 1, 1, nil, "topic-of-"+user)
 	if listed, wrong := kadm.NewClient(as(t, config, stream.Admin)).ListTopics(t.Context()); err == nil &&
 		(wrong != nil || listed.Has("topic-of-"+user)) {

@@ -52,22 +52,27 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("LEDGER_GIVEN_UP: %w", err)
 		}
 	}
+
 	if c.PasswordsDir != "" && c.Stream.SASLUser == "" {
 		return fmt.Errorf("KAFKA_PASSWORDS_DIR is %q and KAFKA_SASL_USER is empty: name the user that may make others",
 			c.PasswordsDir)
 	}
+
 	if (c.ClientKeysDir == "") != (c.DigestsFile == "") {
 		return fmt.Errorf("CLIENT_KEYS_DIR is %q and HTTP_KEYS_FILE %q: give both or none", c.ClientKeysDir,
 			c.DigestsFile)
 	}
+
 	if c.BankKeysDir != "" &&
 		(c.ClientKeysDir == "" || filepath.Clean(c.BankKeysDir) == filepath.Clean(c.ClientKeysDir)) {
 		return fmt.Errorf("SIMULATOR_API_KEYS_DIR is %q and CLIENT_KEYS_DIR %q: name two folders", c.BankKeysDir,
 			c.ClientKeysDir)
 	}
+
 	if c.WriterBytesMax == 0 {
 		return nil
 	}
+
 	return settings.InRange("KAFKA_WRITER_BYTES_PER_SECOND_MAX", c.WriterBytesMax, 64<<10, 1<<30)
 }
 
@@ -85,6 +90,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	say := func(format string, values ...any) {
 		fmt.Fprintf(progress, "bootstrap: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
 	}
+
 	chart, err := open(config)
 	if err != nil {
 		return err
@@ -93,56 +99,69 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 
 	// Read the ledger's marker first, so that a run with another population changes nothing.
 	say("asking the ledger at %v what it holds", config.Ledger.Addresses)
+
 	done, err := chart.populated(ctx)
 	if err != nil {
 		return err
 	}
+
 	if err := chart.keepLog(ctx, say); err != nil {
 		return err
 	}
+
 	if config.retell {
 		if err := chart.forgetFinished(ctx, say); err != nil {
 			return err
 		}
 	}
 	say("asking Kafka at %v for the topics", config.Stream.Brokers)
+
 	if err := ensureKafka(ctx, config, say); err != nil {
 		return err
 	}
 	say("%d topics with %d partitions each", len(stream.Topics), config.Partitions)
+
 	if config.PasswordsDir != "" {
 		say("%d users of Kafka with their ACLs; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
 	}
+
 	kafka, err := connectKafka(config)
 	if err != nil {
 		return err
 	}
 	defer kafka.Close()
 	gate := gate{config: config, chart: chart, kafka: kafka, say: say}
+
 	err = gate.patiently(ctx, func(ctx context.Context) error {
 		if err := gate.check(ctx, done); err != nil {
 			return err
 		}
+
 		return origin.CheckLog(ctx, kafka, chart.client)
 	})
 	if err != nil {
 		return err
 	}
+
 	since := "by an earlier run"
 	if !done {
 		since = "now"
+
 		if err := chart.populate(ctx); err != nil {
 			return err
 		}
 	}
+
 	if err := gate.patiently(ctx, gate.name); err != nil {
 		return err
 	}
+
 	p := config.Population
 	if config.ClientKeysDir != "" {
 		if err := keys.Make(config.ClientKeysDir, config.DigestsFile, banks(p)); err != nil {
 			return fmt.Errorf("cannot make the keys of CLIENT_KEYS_DIR and HTTP_KEYS_FILE: %w", err)
 		}
+
 		if config.BankKeysDir != "" {
 			if err := keys.CopyBanks(config.ClientKeysDir, config.BankKeysDir); err != nil {
 				return fmt.Errorf("cannot copy the keys of CLIENT_KEYS_DIR to SIMULATOR_API_KEYS_DIR: %w", err)
@@ -150,16 +169,19 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		}
 		say("keys for %d PSPs and the central bank are in %s", p.Banks, config.ClientKeysDir)
 	}
+
 	if config.AnswerKeysFile != "" {
 		if err := keys.MakeSeals(config.AnswerKeysFile, banks(p)); err != nil {
 			return fmt.Errorf("cannot make the secrets of ANSWER_KEYS_FILE: %w", err)
 		}
 	}
+
 	if err := chart.keepParticipants(ctx, say); err != nil {
 		return err
 	}
 	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks,
 		pix.Reais(int64(p.ReserveCentavos)), customerCount(p), since)
+
 	return nil
 }
 
@@ -168,5 +190,6 @@ func banks(p sandbox.Population) []pix.ISPB {
 	for bank := range p.Banks {
 		all = append(all, p.Bank(bank))
 	}
+
 	return all
 }

@@ -36,6 +36,7 @@ func startLedger(t *testing.T, extra ...string) ledger.Config {
 	server, err := ledgertest.Start(t.TempDir(), extra...)
 	kit.Must(t, err)
 	t.Cleanup(server.Stop)
+
 	return server.Config
 }
 
@@ -44,6 +45,7 @@ func connect(t *testing.T, config ledger.Config) tigerbeetle.Client {
 	client, err := ledger.Connect(config)
 	kit.Must(t, err)
 	t.Cleanup(client.Close)
+
 	return client
 }
 
@@ -52,6 +54,7 @@ func kafkaOf(t *testing.T, config *Config) *kgo.Client {
 	client, err := connectKafka(config)
 	kit.Must(t, err)
 	t.Cleanup(client.Close)
+
 	return client
 }
 
@@ -61,6 +64,7 @@ func startKafka(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, stream.Conf
 	cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(3)}, options...)...)
 	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
+
 	return cluster, stream.Config{Brokers: cluster.ListenAddrs()}
 }
 
@@ -71,6 +75,7 @@ func smallConfig(t *testing.T) *Config {
 	kit.Must(t, settings.Parse(&config))
 	config.Population = sandbox.Population{Banks: 3, Customers: 20, DepositCentavos: 100, ReserveCentavos: 1000}
 	config.EventsMax, config.Partitions, config.Timeout = 8, 3, 20*time.Second
+
 	return &config
 }
 
@@ -80,6 +85,7 @@ func onKafka(t *testing.T, of ledger.Config) *Config {
 	config := smallConfig(t)
 	config.Ledger = of
 	_, config.Stream = startKafka(t)
+
 	return config
 }
 
@@ -89,6 +95,7 @@ func withKeys(t *testing.T, config *Config) *Config {
 	folder := t.TempDir()
 	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"),
 		filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
+
 	return config
 }
 
@@ -98,10 +105,12 @@ func accountsOf(t *testing.T, client tigerbeetle.Client) map[tb.Account]bool {
 	all, err := client.QueryAccounts(tb.QueryFilter{Limit: 8189})
 	kit.Must(t, err)
 	found := map[tb.Account]bool{}
+
 	for _, account := range all {
 		account.Timestamp = 0
 		found[account] = true
 	}
+
 	return found
 }
 
@@ -110,6 +119,7 @@ func funded(t *testing.T, config *Config) tigerbeetle.Client {
 	t.Helper()
 	model := ledgermodel.New().Connect(nil)
 	kit.Must(t, (&chart{config, model}).populate(t.Context()))
+
 	return model
 }
 
@@ -124,23 +134,28 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 	other.Population.Customers++
 
 	states := map[string]bool{}
+
 	for requests := 1; ; requests++ {
 		err := (&chart{config, &dying{client, requests}}).populate(t.Context())
 		if err == nil { // it ended before the interruption
 			break
 		}
+
 		if !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
+
 		accounts, codes := len(accountsOf(t, client)), map[uint16]int{}
 		for _, transfer := range transfersOf(t, client) {
 			codes[transfer.Code]++
 		}
+
 		fundings, marker := codes[ledger.CodeFunding], codes[ledger.CodeMarker]
 		if fundings > 0 && accounts < len(accountsOf(t, want)) {
 			t.Fatalf("%d fundings were sent with %d accounts: those that missed theirs burnt their ids",
 				fundings, accounts)
 		}
+
 		if marker > 0 && fundings != 2*p.Banks+p.Customers { // reserves, the rich, customers
 			t.Fatalf("the marker is there after %d fundings", fundings)
 		}
@@ -149,12 +164,15 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		// Nobody can go on with another population from here.
 		kit.Says(t, (&chart{&other, client}).populate(t.Context()), "SANDBOX_CUSTOMERS is 20 there and 21 here")
 	}
+
 	if len(states) < 8 {
 		t.Errorf("only %d different half-done states were seen: %v", len(states), states)
 	}
+
 	if !maps.Equal(accountsOf(t, client), accountsOf(t, want)) {
 		t.Errorf("the accounts are %v, want %v", accountsOf(t, client), accountsOf(t, want))
 	}
+
 	transfers := transfersOf(t, client)
 	for i, transfer := range transfersOf(t, want) {
 		transfer.Timestamp, transfers[i].Timestamp = 0, 0
@@ -184,25 +202,30 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	config := withKeys(t, onKafka(t, startLedger(t)))
 	ended := make(chan error)
+
 	for range 2 {
 		go func() { ended <- Run(context.Background(), config, io.Discard) }()
 	}
+
 	for range 2 {
 		kit.Must(t, <-ended)
 	}
 	client := connect(t, config.Ledger)
 	known := func() map[string]string { // all keys and secrets, which the register or the file of digests names
 		t.Helper()
+
 		all, err := keys.ReadAll(config.ClientKeysDir)
 		if err != nil || len(all) != config.Population.Banks+1 {
 			t.Fatalf("%d keys: %v", len(all), err)
 		}
+
 		centralBank, err := keys.ReadCentralBankKeys(config.DigestsFile)
 		if err != nil || !centralBank.Known(all[keys.CentralBank]) {
 			t.Errorf("the central bank's key would not be known: %v", err)
 		}
 		seals, err := keys.ReadSeals(config.AnswerKeysFile)
 		kit.Must(t, err)
+
 		for _, bank := range banks(config.Population) {
 			secrets := seals.Fingerprints(bank)
 			if len(secrets) != 1 || actsOf(t, client, secrets[0]) != "seal named of "+string(bank) ||
@@ -211,19 +234,23 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 			}
 			all["seal of "+string(bank)] = fmt.Sprintf("%x", secrets[0])
 		}
+
 		return all
 	}
 	made := known()
 
 	var said bytes.Buffer
 	kit.Must(t, Run(t.Context(), config, &said))
+
 	if want := "3 PSPs with BRL 10.00 in reserve each and 35 customers, funded by an earlier run"; !strings.Contains(
 		said.String(), want) {
 		t.Errorf("a rerun says:\n%swant ... %s", said.String(), want)
 	}
+
 	if !maps.Equal(made, known()) {
 		t.Error("a rerun made other keys")
 	}
+
 	for says, change := range map[string]func(*Config){
 		"SANDBOX_BANKS is 3 there and 4 here":                     func(c *Config) { c.Population.Banks = 4 },
 		"SANDBOX_CUSTOMERS is 20 there and 21 here":               func(c *Config) { c.Population.Customers = 21 },
@@ -237,6 +264,7 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 		change(&differing)
 		kit.Says(t, Run(t.Context(), &differing, io.Discard), says)
 	}
+
 	if !maps.Equal(accountsOf(t, client), accountsOf(t, funded(t, config))) {
 		t.Errorf("the accounts are %v", accountsOf(t, client))
 	}

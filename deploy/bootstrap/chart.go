@@ -26,6 +26,7 @@ func open(config *Config) (*chart, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &chart{config, client}, nil
 }
 
@@ -37,6 +38,7 @@ func request[T any](ctx context.Context, config *Config, ask func() (T, error)) 
 	}
 	within, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
+
 	value, err := ledger.Ask(within, ask)
 	switch {
 	case err == nil:
@@ -48,6 +50,7 @@ func request[T any](ctx context.Context, config *Config, ask func() (T, error)) 
 			"the ledger at TIGERBEETLE_ADDRESSES %v, TIGERBEETLE_CLUSTER_ID %d, has not answered within BOOTSTRAP_TIMEOUT %v: start it, or correct the address or the cluster id",
 			config.Ledger.Addresses, config.Ledger.ClusterID, config.Timeout)
 	}
+
 	return none, fmt.Errorf(
 		"the ledger at TIGERBEETLE_ADDRESSES %v refuses a request (LEDGER_BATCH_EVENTS_MAX is %d and must not exceed the server's limit; client and server must have the same version): %w",
 		config.Ledger.Addresses, config.EventsMax, err)
@@ -62,6 +65,7 @@ func (c *chart) populated(ctx context.Context) (bool, error) {
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
+
 	return true, c.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
 }
 
@@ -69,13 +73,16 @@ func (c *chart) populated(ctx context.Context) (bool, error) {
 // It names the keys and secrets that are there. Run does it on the ledger of its configuration.
 func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) error {
 	c := &chart{config, client}
+
 	done, err := c.populated(ctx)
 	if err == nil && !done {
 		err = c.populate(ctx)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return c.nameSecrets(ctx)
 }
 
@@ -96,6 +103,7 @@ func (c *chart) populate(ctx context.Context) error {
 			err = c.createTransfers(ctx, transfers)
 		}
 	}
+
 	return err
 }
 
@@ -111,6 +119,7 @@ func acts(p sandbox.Population) (all []tb.Transfer) {
 			all = append(all, ledger.AppendAct(nil, keys.CentralBank, joinID(act.Bank), act)[0])
 		}
 	}
+
 	return all
 }
 
@@ -124,12 +133,14 @@ func accounts(p sandbox.Population) iter.Seq[tb.Account] {
 		ids = append(ids, ledger.ReserveAccount(bank), ledger.TransitAccount(bank), ledger.BooksAccount(bank),
 			ledger.AllowanceAccount(bank, ledger.Day), ledger.AllowanceAccount(bank, ledger.Night))
 	}
+
 	return func(yield func(tb.Account) bool) {
 		for _, id := range ids {
 			if !yield(ledger.NewAccount(id)) {
 				return
 			}
 		}
+
 		for customer := range customers(p) {
 			if !yield(ledger.NewAccount(ledger.CustomerAccount(customer))) {
 				return
@@ -148,6 +159,7 @@ func customers(p sandbox.Population) iter.Seq[pix.Account] {
 				}
 			}
 		}
+
 		for i := range p.Customers {
 			if !yield(p.Customer(i)) {
 				return
@@ -169,12 +181,14 @@ func fundings(p sandbox.Population) iter.Seq[tb.Transfer] {
 			Ledger: ledger.Ledger, Code: ledger.CodeFunding,
 		}
 	}
+
 	return func(yield func(tb.Transfer) bool) {
 		for i := range p.Banks {
 			if !yield(funding(ledger.IssuanceAccount, ledger.ReserveAccount(p.Bank(i)), p.ReserveCentavos)) {
 				return
 			}
 		}
+
 		for customer := range customers(p) {
 			if deposit := p.DepositOf(customer); deposit > 0 &&
 				!yield(funding(ledger.TransitAccount(customer.ISPB), ledger.CustomerAccount(customer), deposit)) {
@@ -192,10 +206,12 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 		if err != nil {
 			return err
 		}
+
 		for _, result := range results {
 			if result.Result == tb.AccountExists {
 				continue
 			}
+
 			account := batch[result.Index]
 			if account.ID == ledger.IssuanceAccount {
 				found, err := request(ctx, c.config, func() ([]tb.Account, error) {
@@ -204,13 +220,16 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 				for _, is := range found {
 					err = c.config.marker().Check(ledger.MarkerOf(is.UserData128, is.UserData64))
 				}
+
 				if err != nil {
 					return err
 				}
 			}
+
 			return fmt.Errorf("the ledger refuses to create %s: %s; it holds something that this version does not create: start with an empty ledger",
 				ledger.AccountName(account.ID), result.Result)
 		}
+
 		return nil
 	})
 }
@@ -223,19 +242,23 @@ func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 		if err != nil {
 			return err
 		}
+
 		for _, result := range results {
 			if result.Result == tb.TransferExists {
 				continue
 			}
+
 			transfer := batch[result.Index]
 			if transfer.Ledger == ledger.Books {
 				return fmt.Errorf("the ledger refuses the act %q about %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS), or somebody has used its id for another act",
 					ledger.ActKind(transfer.Code), ledger.AccountName(ledger.BooksOf(transfer)), result.Result)
 			}
+
 			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger",
 				ledger.AccountName(transfer.CreditAccountID), pix.Reais(ledger.Centavos(transfer.Amount)),
 				result.Result)
 		}
+
 		return nil
 	})
 }
@@ -249,13 +272,16 @@ func inBatches[E any](events iter.Seq[E], eventsMax int, send func([]E) error) e
 		if batch = append(batch, event); len(batch) < eventsMax {
 			continue
 		}
+
 		if err := send(batch); err != nil {
 			return err
 		}
 		batch = batch[:0]
 	}
+
 	if len(batch) == 0 {
 		return nil
 	}
+
 	return send(batch)
 }

@@ -35,6 +35,7 @@ type gate struct {
 func (g *gate) patiently(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, g.config.Timeout)
 	defer cancel()
+
 	for {
 		err := do(ctx)
 		if not, told := errors.AsType[*kerr.Error](err); !told || !not.Retriable ||
@@ -50,18 +51,22 @@ func (g *gate) check(ctx context.Context, done bool) error {
 	if err != nil || wrong == nil && g.config.LedgerGivenUp == "" {
 		return err
 	}
+
 	named, mixed := origin.NamedBy(g.known)
 	if g.config.LedgerGivenUp == "" {
 		return g.refusal(named, wrong)
 	}
+
 	given, err := ledger.ParseIdentity(g.config.LedgerGivenUp)
 	if err != nil {
 		return fmt.Errorf("LEDGER_GIVEN_UP: %w", err)
 	}
+
 	names := named == given && len(g.known) == 0
 	for _, checkpoint := range g.known {
 		names = names || checkpoint.Ledger == given
 	}
+
 	switch {
 	case wrong == nil && !names:
 		g.say("LEDGER_GIVEN_UP=%s has no effect: the topics name the ledger %s, which is this one", given, named)
@@ -73,6 +78,7 @@ func (g *gate) check(ctx context.Context, done bool) error {
 		return g.refusal(named, fmt.Errorf("LEDGER_GIVEN_UP is %s, and the topics name %s: %w", given, named, wrong))
 	}
 	g.renew = &given
+
 	return g.alone(ctx)
 }
 
@@ -81,10 +87,12 @@ func (g *gate) refusal(named ledger.Identity, wrong error) error {
 	if _, told := errors.AsType[*origin.Mismatch](wrong); told {
 		return wrong
 	}
+
 	first := "Put the topics' own ledger back"
 	if named == (ledger.Identity{}) {
 		first = "If " + stream.Checkpoints + " was lost, put its files back; else put the topics' own ledger back"
 	}
+
 	return fmt.Errorf("%w: topics and ledger do not belong together, so the ledger was not changed. %s, or start with empty topics and an empty ledger; if that ledger is lost for good, build it again as in docs/backup.md, or LEDGER_GIVEN_UP=%s makes the topics take the one at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses",
 		wrong, first, named)
 }
@@ -95,9 +103,11 @@ func (g *gate) wrong(ctx context.Context, done bool) (wrong, err error) {
 	if mismatch, is := errors.AsType[*origin.Mismatch](err); is {
 		return mismatch, nil
 	}
+
 	if !errors.Is(err, origin.ErrUnnamed) {
 		return nil, err
 	}
+
 	used, told, err := origin.Used(ctx, g.kafka)
 	switch {
 	case err != nil || !used:
@@ -106,13 +116,16 @@ func (g *gate) wrong(ctx context.Context, done bool) (wrong, err error) {
 		return fmt.Errorf("the ledger has no marker, so it is new or not complete, and the topics have records or commits of an earlier one"),
 			nil
 	}
+
 	names, err := origin.Read(ctx, g.chart.client, g.config.Partitions)
 	if err != nil {
 		return nil, err
 	}
+
 	if !told && len(names.Origins) == 0 {
 		return nil, nil // orders that nobody has begun to clear, and a ledger that has cleared none
 	}
+
 	switch err := origin.Adopt(ctx, g.config.Stream, g.kafka, g.chart.client); {
 	case err == nil:
 		g.say("the topics are of a version that names no ledger; what was finished and told last is in this one, so they take it")
@@ -130,10 +143,12 @@ func (g *gate) alone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot find out whether engines run: %w", err)
 	}
+
 	if n := len(groups[stream.EngineGroup].Members); n > 0 {
 		return fmt.Errorf("the group %s has %d members: stop all engines first, wait for the end of their sessions, and run it again",
 			stream.EngineGroup, n)
 	}
+
 	return nil
 }
 
@@ -145,10 +160,12 @@ func (g *gate) name(ctx context.Context) error {
 			return err
 		}
 	}
+
 	names, err := origin.Read(ctx, g.chart.client, g.config.Partitions)
 	if err != nil {
 		return err
 	}
+
 	write := origin.First(g.known, g.config.Partitions, names)
 	if g.renew != nil {
 		write = origin.First(nil, g.config.Partitions, names)
@@ -156,13 +173,16 @@ func (g *gate) name(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if len(write) == 0 {
 		return nil
 	}
+
 	if err := origin.WriteCheckpoints(ctx, g.kafka, write); err != nil {
 		return err
 	}
 	g.say("the topics name the ledger %s", names.Ledger)
+
 	return nil
 }
 
@@ -175,14 +195,17 @@ func (g *gate) renewIdentity(ctx context.Context, givenUp ledger.Identity) error
 	if err != nil {
 		return err
 	}
+
 	is, last := ledger.IdentityIn(found)
 	if last.Code == ledger.CodeIdentity && ledger.GivenUpBy(last) == givenUp && is != givenUp {
 		return nil // by a run that was interrupted
 	}
+
 	if is.Number > ledger.RenewalsMax {
 		return fmt.Errorf("the ledger's identity was renewed %d times, and it cannot be again", ledger.RenewalsMax)
 	}
 	g.say("giving up the ledger %s: the ledger at hand, %s, gets a new identity", givenUp, is)
+
 	return g.chart.createTransfers(ctx, one(ledger.Renewal(is.Number+1, givenUp)))
 }
 
@@ -193,16 +216,19 @@ func (g *gate) keepFinished(ctx context.Context, write map[int32]origin.Checkpoi
 	if err != nil {
 		return err
 	}
+
 	for partition, checkpoint := range write {
 		if before := g.known[partition]; len(g.known) > 0 && (before.Log == names.Log || len(names.Origins) == 0) {
 			checkpoint.Offset, checkpoint.Hint = before.Offset, before.Hint
 		}
+
 		if commit, there := commits[partition]; there && stream.IsHint(commit.Metadata) &&
 			commit.At > checkpoint.Offset {
 			checkpoint.Offset, checkpoint.Hint = commit.At, commit.Metadata
 		}
 		write[partition] = checkpoint
 	}
+
 	return nil
 }
 
@@ -219,6 +245,7 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 	if err != nil {
 		return err
 	}
+
 	switch given := uint32(c.config.LogGivenUp); {
 	case len(names.Origins) == 0:
 		return nil // a new log, also the one after a log that was given up
@@ -229,6 +256,7 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 		c.config.namedLog = names.Log
 		return nil
 	}
+
 	if err := c.isTheTopics(ctx); err != nil {
 		return err
 	}
@@ -237,10 +265,12 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 	if err := forgetCommits(ctx, c.config); err != nil {
 		return err
 	}
+
 	if err := c.createTransfers(ctx, one(ledger.GivenUp(names.Log))); err != nil {
 		return err
 	}
 	say("gave up log %d of %s: engines take the topic as it is for log %d", names.Log, stream.Payments, names.Log+1)
+
 	return nil
 }
 
@@ -253,6 +283,7 @@ func (c *chart) isTheTopics(ctx context.Context) error {
 	if errors.Is(err, origin.ErrUnnamed) {
 		return nil
 	}
+
 	return err
 }
 
@@ -262,6 +293,7 @@ func forgetCommits(ctx context.Context, config *Config) error {
 	for partition := range int32(config.Partitions) {
 		all.Add(stream.Payments, partition)
 	}
+
 	err := withKafka(ctx, config, func(ctx context.Context, client *kgo.Client) error {
 		deleted, err := kadm.NewClient(client).DeleteOffsets(ctx, stream.EngineGroup, all)
 		return errors.Join(err, deleted.Error())
@@ -273,6 +305,7 @@ func forgetCommits(ctx context.Context, config *Config) error {
 		return fmt.Errorf("engines run, so what they have finished of %s cannot be forgotten: stop all of them first: %w",
 			stream.Payments, err)
 	}
+
 	return fmt.Errorf("cannot delete the offsets of the group %s: %w", stream.EngineGroup, err)
 }
 
@@ -288,23 +321,28 @@ func (c *chart) forgetFinished(ctx context.Context, say func(string, ...any)) er
 	if err := c.isTheTopics(ctx); err != nil {
 		return err
 	}
+
 	if err := forgetCommits(ctx, c.config); err != nil {
 		return err
 	}
+
 	err := withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
 		known, err := origin.ReadCheckpoints(ctx, client)
 		if err != nil {
 			return err
 		}
+
 		for partition, checkpoint := range known {
 			checkpoint.Offset, checkpoint.Hint = -1, ""
 			known[partition] = checkpoint
 		}
+
 		return origin.WriteCheckpoints(ctx, client, known)
 	})
 	if err != nil {
 		return err
 	}
 	say("forgot what engines have finished: they compare %s with what was told, and tell the rest", stream.Payments)
+
 	return nil
 }

@@ -31,6 +31,7 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 	named := namedBy(t, kafka, first, 1).String()
 
 	kit.Says(t, run(second, ""), "the ledger has no marker", "LEDGER_GIVEN_UP="+named)
+
 	if accounts := accountsOf(t, connect(t, second)); len(accounts) > 0 {
 		t.Fatalf("bootstrap made %d accounts in a ledger that is not the topics'", len(accounts))
 	}
@@ -46,6 +47,7 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 	})
 	kit.Says(t, run(second, named), "stop all engines first")
 	engine.Close()
+
 	for range 2 { // the second has nothing to do
 		kit.Must(t, run(second, named))
 		namedBy(t, kafka, second, 2)
@@ -58,11 +60,13 @@ func namedBy(t *testing.T, kafka *kgo.Client, of ledger.Config, number uint32) l
 	t.Helper()
 	known, err := origin.ReadCheckpoints(t.Context(), kafka)
 	named, mixed := origin.NamedBy(known)
+
 	is, unread := ledger.ReadIdentity(t.Context(), connect(t, of))
 	if err := errors.Join(err, mixed, unread); err != nil || len(known) != 3 || named != is ||
 		uint32(is.Number) != number {
 		t.Fatalf("%d checkpoints name %v, and the ledger is %v: %v", len(known), named, is, err)
 	}
+
 	return named
 }
 
@@ -76,6 +80,7 @@ func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
 	value, err := (&pixv1.SettlementReport{EndToEndId: id.String(),
 		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}).MarshalVT()
 	kit.Must(t, err)
+
 	for _, record := range []*kgo.Record{{Topic: stream.Payments, Value: []byte("x")},
 		{Topic: stream.Settlements, Value: value}} {
 		kit.Must(t, kafka.ProduceSync(t.Context(), record).FirstErr())
@@ -110,6 +115,7 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	kit.Says(t, run(2), "PAYMENTS_LOG_GIVEN_UP is 2, and the ledger's log has the number 1")
 
 	kit.Must(t, kit.ErrorOf(admin.DeleteTopic(t.Context(), stream.Payments)))
+
 	there := func() bool {
 		topics, err := admin.ListTopics(t.Context())
 		kit.Must(t, err)
@@ -125,8 +131,10 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	kit.Says(t, run(0), "the ledger's log has a record at 0. The topic was made anew",
 		"PAYMENTS_LOG_GIVEN_UP=1 gives it up")
 	kit.Must(t, kit.ErrorOf(admin.DeleteTopic(t.Context(), stream.Payments)))
+
 	for range 2 { // the second has nothing to do
 		kit.Must(t, run(1))
+
 		names, err := origin.Read(t.Context(), client, config.Partitions)
 		if err != nil || names.Log != 2 || len(names.Origins) > 0 || !there() {
 			t.Fatalf("the ledger's log is %+v, %v; the topic exists: %v", names, err, there())
@@ -134,6 +142,7 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	}
 	offsets, err := admin.FetchOffsetsForTopics(t.Context(), stream.EngineGroup, stream.Payments)
 	kit.Must(t, err)
+
 	if offset, ok := offsets.Lookup(stream.Payments, 0); ok && offset.At >= 0 {
 		t.Errorf("the commit %d of the lost log is still there", offset.At)
 	}

@@ -26,25 +26,31 @@ import (
 // beside the one that it has. It is safe to run again.
 func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal bool, progress io.Writer) error {
 	say := func(format string, values ...any) { fmt.Fprintf(progress, "bootstrap: "+format+"\n", values...) }
+
 	if config.AnswerKeysFile == "" {
 		return errors.New("ANSWER_KEYS_FILE is empty: it names the file for the secret of the bank")
 	}
+
 	chart, err := open(config)
 	if err != nil {
 		return err
 	}
 	defer chart.client.Close()
+
 	register, err := chart.readRegister(ctx)
 	if err != nil {
 		return err
 	}
+
 	if !slices.Contains(register.joined, bank) {
 		return fmt.Errorf("%s has not joined: the central bank registers it first (liquida participant register %[1]s)",
 			bank)
 	}
+
 	if err := chart.sealOf(ctx, bank, newSeal, say); err != nil {
 		return err
 	}
+
 	if config.PasswordsDir != "" {
 		access := stream.ParticipantAccess(bank)
 		if err := chart.ensureParticipants(ctx, []stream.Access{access}, say); err != nil {
@@ -53,12 +59,14 @@ func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal boo
 		say("the password of Kafka's user %s, whose consumer group is %[1]s, is in %s; a bank that is asked over HTTP needs none",
 			access.User, keys.PasswordFile(chart.participants(), access.User))
 	}
+
 	return pause(ctx) // until engines and simulator have read the file
 }
 
 // sealOf makes the bank's secret, and names it in the register.
 func (c *chart) sealOf(ctx context.Context, bank pix.ISPB, another bool, say func(string, ...any)) error {
 	file := c.config.AnswerKeysFile
+
 	err := keys.MakeSeals(file, []pix.ISPB{bank})
 	if err == nil && another {
 		// engines must know it before anybody seals with it
@@ -66,16 +74,20 @@ func (c *chart) sealOf(ctx context.Context, bank pix.ISPB, another bool, say fun
 			err = keys.PreferNewSeal(file, bank)
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 	}
+
 	if err := c.nameSecrets(ctx); err != nil {
 		return err
 	}
+
 	seals, err := keys.ReadSeals(file)
 	if err != nil {
 		return err
 	}
+
 	for i, seal := range seals.Fingerprints(bank) {
 		if i == 0 {
 			say("%s seals with the secret of digest %x, in %s", bank, seal, file)
@@ -84,6 +96,7 @@ func (c *chart) sealOf(ctx context.Context, bank pix.ISPB, another bool, say fun
 				bank, seal)
 		}
 	}
+
 	return nil
 }
 
@@ -92,6 +105,7 @@ func pause(ctx context.Context) error {
 	if !host.Sleep(ctx, 2*keys.WatchInterval) {
 		return context.Cause(ctx)
 	}
+
 	return nil
 }
 
@@ -101,14 +115,17 @@ func (c *chart) keepParticipants(ctx context.Context, say func(string, ...any)) 
 	if err := c.nameSecrets(ctx); err != nil {
 		return err
 	}
+
 	if c.config.PasswordsDir == "" {
 		return nil
 	}
+
 	register, err := c.readRegister(ctx)
 	if err != nil {
 		return err
 	}
 	var accesses []stream.Access
+
 	for _, bank := range register.joined {
 		access := stream.ParticipantAccess(bank)
 		if _, err := os.Stat(keys.PasswordFile(c.participants(), access.User)); err == nil {
@@ -117,6 +134,7 @@ func (c *chart) keepParticipants(ctx context.Context, say func(string, ...any)) 
 			return fmt.Errorf("KAFKA_PASSWORDS_DIR: %w", err)
 		}
 	}
+
 	return c.ensureParticipants(ctx, accesses, say)
 }
 
@@ -129,6 +147,7 @@ func (c *chart) ensureParticipants(ctx context.Context, accesses []stream.Access
 	if len(accesses) == 0 {
 		return nil
 	}
+
 	return withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
 		return ensureUsers(ctx, client, c.config, c.participants(), accesses, say)
 	})
@@ -149,6 +168,7 @@ type known struct {
 // readRegister reads the joins, and the acts about keys and seals.
 func (c *chart) readRegister(ctx context.Context) (registered, error) {
 	r := registered{known: map[known]bool{}}
+
 	for _, kind := range []ledger.ActKind{ledger.Joined, ledger.KeyNamed, ledger.KeyRevoked, ledger.SealNamed,
 		ledger.SealRevoked} {
 		filter := tb.AccountFilter{AccountID: ledger.RegisterAccount, Code: uint16(kind),
@@ -160,8 +180,10 @@ func (c *chart) readRegister(ctx context.Context) (registered, error) {
 			if err != nil {
 				return r, err
 			}
+
 			for _, record := range records {
 				filter.TimestampMin = record.Timestamp + 1
+
 				act, _, err := ledger.ActOf(record)
 				switch {
 				case err != nil: // of a later version, or forged: the audit says so
@@ -171,11 +193,13 @@ func (c *chart) readRegister(ctx context.Context) (registered, error) {
 					r.known[known{act.Bank, keys.Digest(act.Digest)}] = true
 				}
 			}
+
 			if len(records) < int(filter.Limit) {
 				break
 			}
 		}
 	}
+
 	return r, nil
 }
 
@@ -187,18 +211,21 @@ func (c *chart) nameSecrets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	byHolder, seals := map[string]string{}, keys.Seals{}
 	if c.config.ClientKeysDir != "" {
 		if byHolder, err = keys.ReadAll(c.config.ClientKeysDir); err != nil {
 			return fmt.Errorf("CLIENT_KEYS_DIR: %w", err)
 		}
 	}
+
 	if c.config.AnswerKeysFile != "" {
 		if seals, err = keys.ReadSeals(c.config.AnswerKeysFile); err != nil {
 			return fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 		}
 	}
 	var acts []tb.Transfer
+
 	name := func(bank pix.ISPB, kind ledger.ActKind, what string, digest keys.Digest) {
 		if !register.known[known{bank, digest}] {
 			act := ledger.Act{Kind: kind, Bank: bank, Digest: ledger.ActDigest(digest), ByCentralBank: true}
@@ -209,9 +236,11 @@ func (c *chart) nameSecrets(ctx context.Context) error {
 		if key, there := byHolder[string(bank)]; there {
 			name(bank, ledger.KeyNamed, "key", keys.DigestOf(key))
 		}
+
 		for _, seal := range seals.Fingerprints(bank) {
 			name(bank, ledger.SealNamed, "seal", seal)
 		}
 	}
+
 	return c.createTransfers(ctx, slices.Values(acts))
 }

@@ -30,11 +30,13 @@ func actsOf(t *testing.T, client tigerbeetle.Client, digest keys.Digest) string 
 			Flags: tb.AccountFilterFlags{Debits: true}.ToUint32()})
 	kit.Must(t, err)
 	var all []string
+
 	for _, record := range records {
 		if act, _, err := ledger.ActOf(record); err == nil && act.Digest == ledger.ActDigest(digest) {
 			all = append(all, fmt.Sprintf("%v of %s", act.Kind, act.Bank))
 		}
 	}
+
 	return strings.Join(all, ", ")
 }
 
@@ -42,6 +44,7 @@ func actsOf(t *testing.T, client tigerbeetle.Client, digest keys.Digest) string 
 func do(t *testing.T, client tigerbeetle.Client, id string, kind ledger.ActKind, bank pix.ISPB, digest keys.Digest) {
 	t.Helper()
 	kit.Must(t, kit.ErrorOf(client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.BooksAccount(bank))})))
+
 	act := ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true}
 	if kind.HasDigest() {
 		act.Digest = ledger.ActDigest(digest)
@@ -53,6 +56,7 @@ func sealsOf(t *testing.T, config *Config, bank pix.ISPB) []keys.Digest {
 	t.Helper()
 	seals, err := keys.ReadSeals(config.AnswerKeysFile)
 	kit.Must(t, err)
+
 	return seals.Fingerprints(bank)
 }
 
@@ -69,9 +73,11 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	do(t, client, "join", ledger.Joined, bank, keys.Digest{})
 	key := keys.New(string(bank)) // the holder's
 	kit.Must(t, os.WriteFile(filepath.Join(config.ClientKeysDir, string(bank)), []byte(key+"\n"), 0o600))
+
 	for range 2 {
 		var said bytes.Buffer
 		kit.Must(t, Participant(t.Context(), config, bank, false, &said))
+
 		if all := sealsOf(t, config, bank); len(all) != 1 || actsOf(t, client, all[0]) != "seal named of 10000006" ||
 			!strings.Contains(said.String(), fmt.Sprintf("%x", all[0])) {
 			t.Errorf("%x %s", all, said.String())
@@ -94,9 +100,11 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	}
 	kit.Must(t, Run(t.Context(), config, io.Discard))
 	kit.Must(t, stream.Reach(t.Context(), as(t, &own, user)))
+
 	if !slices.Equal(sealsOf(t, config, bank), before) {
 		t.Error("the bank has another secret")
 	}
+
 	if acts := actsOf(t, client, keys.DigestOf(key)); acts != "key named of 10000006" {
 		t.Errorf("the key in the folder: %s", acts)
 	}
@@ -119,6 +127,7 @@ func whatWasRevokedIsNotNamedAgain(t *testing.T, ofLedger ledger.Config) {
 	do(t, client, "revoke", ledger.KeyRevoked, other, ofTheirs)
 	kit.Must(t, os.WriteFile(filepath.Join(config.ClientKeysDir, string(other)), []byte(theirs), 0o600))
 	kit.Must(t, Run(t.Context(), config, io.Discard))
+
 	for digest, want := range map[keys.Digest]string{
 		digest:   "key named of 10000001, key revoked of 10000001",
 		seal:     "seal named of 10000001, seal revoked of 10000001",
@@ -131,6 +140,7 @@ func whatWasRevokedIsNotNamedAgain(t *testing.T, ofLedger ledger.Config) {
 
 	// Another secret makes the seals from the end of the command on, and the old one stays good.
 	kit.Must(t, Participant(t.Context(), config, one, true, io.Discard))
+
 	all := sealsOf(t, config, one)
 	if len(all) != 2 || !slices.Contains(all[1:], seal) || actsOf(t, client, all[0]) != "seal named of 10000001" {
 		t.Errorf("%x, the first one: %s", all, actsOf(t, client, all[0]))

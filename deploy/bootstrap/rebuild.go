@@ -32,11 +32,13 @@ func At(config *Config, do func(Place) error) error {
 		return err
 	}
 	defer chart.client.Close()
+
 	kafka, err := connectKafka(config)
 	if err != nil {
 		return err
 	}
 	defer kafka.Close()
+
 	return do(Place{chart.client, kafka, host.System().Dial})
 }
 
@@ -49,6 +51,7 @@ func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Sourc
 	}
 	target := rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
 	began, told := time.Now(), time.Now()
+
 	target.Progress = func(accounts, transfers int, at time.Time) {
 		if time.Since(told) > 2*time.Second {
 			told = time.Now()
@@ -58,35 +61,43 @@ func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Sourc
 	if err := target.Import(ctx, source); err != nil {
 		return err
 	}
+
 	ends, err := source.End(ctx)
 	if err != nil {
 		return err
 	}
 	r.say("the past is there, up to %s, in %.0f s", ends.Format(time.RFC3339), time.Since(began).Seconds())
+
 	all, unreadable, err := rebuild.Log{Stream: config.Stream, Kafka: r.kafka, Dial: p.Dial, Since: ends}.Told(ctx,
 		target.Client)
 	if err != nil {
 		return err
 	}
+
 	result, err := target.Forward(ctx, all, ends, time.Now())
 	if err != nil {
 		return err
 	}
+
 	held, uncapped, err := target.HoldAllowances(ctx, source, all, time.Now())
 	if err != nil {
 		return err
 	}
 	r.say("%d payments count against a cap again", held)
+
 	for _, id := range uncapped {
 		r.say("NOT UNDER ITS CAP %s: the cap has not so much left", id)
 	}
+
 	lost, err := origin.NamedBy(r.known)
 	if err != nil {
 		return err
 	}
+
 	if err := target.End(ctx, lost); err != nil {
 		return err
 	}
+
 	return r.report(ctx, result, unreadable)
 }
 
@@ -97,10 +108,12 @@ func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*
 			fmt.Fprintf(progress, "rebuild: %6.1fs  %s\n", time.Since(started).Seconds(),
 				fmt.Sprintf(format, values...))
 		}}
+
 	return r, r.patiently(ctx, func(ctx context.Context) (err error) {
 		if r.known, err = origin.ReadCheckpoints(ctx, r.kafka); err != nil {
 			return err
 		}
+
 		return r.alone(ctx)
 	})
 }
@@ -109,16 +122,20 @@ func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*
 func (g *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable int) error {
 	g.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled,
 		result.Rejected)
+
 	for _, loan := range result.Loans {
 		g.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind,
 			loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
 	}
+
 	for _, what := range result.Impossible {
 		g.say("NOT BROUGHT BACK %s", what)
 	}
+
 	if unreadable > 0 {
 		g.say("%d records of the reports' topic are no reports", unreadable)
 	}
+
 	acts, err := request(ctx, g.config, func() ([]tb.Transfer, error) {
 		return g.chart.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
@@ -126,12 +143,14 @@ func (g *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable 
 	if err != nil {
 		return err
 	}
+
 	for _, last := range acts {
 		g.say("the last act is of %s: acts after it are lost, and no topic names them. Ask all who act. A revoked key and a suspended bank come first",
 			time.Unix(0, int64(last.Timestamp)).UTC().Format(time.RFC3339))
 	}
 	g.say("verdicts that only the HTTP API told are lost, too; their orders are cleared as always")
 	g.say("nobody can write to this ledger yet: if you take it as it is, `bootstrap rebuild accept`")
+
 	return nil
 }
 
@@ -142,32 +161,39 @@ func (p Place) Accept(ctx context.Context, config *Config, progress io.Writer) e
 	if err != nil {
 		return err
 	}
+
 	target := rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
 	if err := target.Mark(ctx); err != nil {
 		return err
 	}
+
 	is, err := ledger.ReadIdentity(ctx, r.chart.client)
 	if err != nil {
 		return err
 	}
+
 	if named, err := origin.NamedBy(r.known); err == nil && named == is {
 		r.say("the topics name this ledger already")
 		return nil
 	}
+
 	return r.patiently(ctx, func(ctx context.Context) error {
 		names, err := origin.Read(ctx, r.chart.client, config.Partitions)
 		if err != nil {
 			return err
 		}
+
 		write := origin.First(nil, max(config.Partitions, len(r.known)), names)
 		if err := r.keepFinished(ctx, write, names); err != nil {
 			return err
 		}
+
 		if err := origin.WriteCheckpoints(ctx, r.kafka, write); err != nil {
 			return err
 		}
 		r.say("this ledger is %s, and the topics take it. Now acts are taken, and nothing else: do again what is lost, then `bootstrap rebuild confirm`",
 			names.Ledger)
+
 		return nil
 	})
 }
@@ -178,5 +204,6 @@ func (p Place) Confirm(ctx context.Context, config *Config, _ io.Writer) error {
 	if done, err := chart.populated(ctx); err != nil || !done {
 		return cmp.Or(err, errors.New("the ledger has no marker: `bootstrap rebuild accept` comes first"))
 	}
+
 	return chart.createTransfers(ctx, one(ledger.Confirmed()))
 }

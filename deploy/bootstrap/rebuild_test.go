@@ -36,6 +36,7 @@ func openLedger(t *testing.T) tigerbeetle.Client {
 
 func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {
 	t.Helper()
+
 	results, err := client.CreateTransfers(transfers)
 	if err != nil || len(results) > 0 {
 		t.Fatalf("the ledger refuses %v: %v %v", transfers[0].Code, results, err)
@@ -54,6 +55,7 @@ func (d *dying) CreateAccounts(accounts []tb.Account) ([]tb.AccountEventResult, 
 	if d.left--; d.left < 0 {
 		return nil, errKilled
 	}
+
 	return d.Client.CreateAccounts(accounts)
 }
 
@@ -61,6 +63,7 @@ func (d *dying) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResu
 	if d.left--; d.left < 0 {
 		return nil, errKilled
 	}
+
 	return d.Client.CreateTransfers(transfers)
 }
 
@@ -71,6 +74,7 @@ func populated(t *testing.T, client tigerbeetle.Client, depositCentavos uint64) 
 	kit.Must(t, settings.Parse(&config))
 	config.Population.Customers, config.Population.DepositCentavos = 50, depositCentavos
 	kit.Must(t, Populate(t.Context(), &config, client))
+
 	return config.Population
 }
 
@@ -96,15 +100,18 @@ func live(t *testing.T, client tigerbeetle.Client) (h history) {
 	newID := func() pix.EndToEndID { return pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random) }
 	hold := func(capped bool, timeoutSeconds uint32) pix.EndToEndID {
 		id := newID()
+
 		chain := ledger.AppendReserve(nil, id, h.content, timeoutSeconds)
 		if capped {
 			chain = ledger.AppendCap(chain, id, h.content, ledger.Day, window)
 		}
 		write(t, client, chain)
+
 		return id
 	}
 	reason := pix.ReasonPayeePSPSilent
 	capTo("cap", 100_000)
+
 	for range 30 {
 		h.settled, h.capped = hold(false, 60), hold(true, 60)
 		write(t, client, ledger.AppendPost(nil, h.settled, false))
@@ -124,15 +131,18 @@ func live(t *testing.T, client tigerbeetle.Client) (h history) {
 	h.open, h.expired = hold(true, 3600), hold(true, 1)
 	time.Sleep(4 * time.Second) // the ledger lets it expire
 	write(t, client, ledger.AppendReceipt(nil, h.expired, h.content, reason, true))
+
 	return h
 }
 
 func accountOf(t *testing.T, client tigerbeetle.Client, id ledger.AccountID) tb.Account {
 	t.Helper()
+
 	found, err := client.LookupAccounts([]tb.Uint128{id})
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
+
 	return found[0]
 }
 
@@ -141,9 +151,11 @@ func transfersOf(t *testing.T, client tigerbeetle.Client) []tb.Transfer {
 	t.Helper()
 	all, err := client.QueryTransfers(tb.QueryFilter{Limit: 8189})
 	kit.Must(t, err)
+
 	for i := range all {
 		all[i].Flags &^= 1
 	}
+
 	return all
 }
 
@@ -151,16 +163,20 @@ func transfersOf(t *testing.T, client tigerbeetle.Client) []tb.Transfer {
 func bring(t *testing.T, client tigerbeetle.Client, source rebuild.Source) error {
 	t.Helper()
 	target := rebuild.Target{Client: client, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
+
 	err := target.Import(t.Context(), source)
 	if err == nil {
 		_, _, err = target.HoldAllowances(t.Context(), source, nil, time.Now())
 	}
+
 	if err == nil {
 		err = target.End(t.Context(), ledger.Identity{})
 	}
+
 	if err == nil {
 		err = target.Mark(t.Context())
 	}
+
 	return err
 }
 
@@ -172,12 +188,14 @@ func TestImport(t *testing.T) {
 	t.Parallel()
 	from := openLedger(t)
 	h := live(t, from)
+
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 7 { // so that a segment ends behind the hold that expired, also if a minute has ended
 		id := pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random)
 		write(t, from, ledger.AppendReceipt(nil, id, h.content, pix.ReasonPayeePSPSilent, true))
 	}
 	whole, killed := t.TempDir(), t.TempDir()
+
 	end := archived(t, from, whole, eventsMax, 1<<30)
 	if again := archived(t, from, killed, 150, 3); again != end {
 		t.Fatalf("an archive that was killed often ends with %+v, the other with %+v", again, end)
@@ -185,13 +203,16 @@ func TestImport(t *testing.T) {
 	copied := rebuild.Ledger{Client: from, EventsMax: eventsMax}
 	had := map[tb.Uint128]tb.Transfer{}
 	ends := map[tb.Uint128]uint64{} // of holds
+
 	for chain, err := range copied.Chains(t.Context(), 0) {
 		kit.Must(t, err)
+
 		for _, transfer := range chain {
 			transfer.Flags &^= 1
 			had[transfer.ID], ends[transfer.PendingID] = transfer, transfer.Timestamp
 		}
 	}
+
 	for name, c := range map[string]struct {
 		source rebuild.Source
 		to     uint64
@@ -204,14 +225,17 @@ func TestImport(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
+
 		if err := bring(t, into, c.source); !errors.Is(err, rebuild.ErrDone) {
 			t.Errorf("a ledger with a marker: %v", err)
 		}
+
 		missing, more := map[tb.Uint128]bool{}, 0
 		for id, transfer := range had { // an archive lacks leg 4 of what had expired, which frees nothing any more
 			missing[id] = transfer.Timestamp <= c.to && ends[id] <= c.to &&
 				(c.to == 1<<63 || transfer.Code != ledger.CodeLeg4)
 		}
+
 		for _, got := range transfersOf(t, into) {
 			if was, known := had[got.ID]; !known {
 				more++
@@ -220,17 +244,20 @@ func TestImport(t *testing.T) {
 			}
 			delete(missing, got.ID)
 		}
+
 		for id, is := range missing {
 			if is {
 				t.Errorf("%s: was not brought: %+v", name, had[id])
 			}
 		}
+
 		if more > 32 || more < 31 || more < 32 && c.to == 1<<63 { // the last one may be in no segment yet
 			t.Errorf("%s: %d transfers were not in the past, want 30 legs 4 of settled payments, the end and the marker",
 				name, more)
 		}
 		accounts, err := from.QueryAccounts(tb.QueryFilter{Limit: 8189})
 		kit.Must(t, err)
+
 		for _, was := range accounts {
 			got := accountOf(t, into, was.ID)
 			if got.Timestamp != was.Timestamp || got.UserData128 != was.UserData128 || c.to == 1<<63 &&
@@ -243,11 +270,13 @@ func TestImport(t *testing.T) {
 		for id, want := range map[pix.EndToEndID]tb.CreateTransferResult{h.settled: tb.TransferExistsWithDifferentFlags,
 			h.open: tb.TransferOK, h.expired: tb.TransferOK} {
 			order := ledger.AppendReserve(nil, id, h.content, 60)
+
 			results, err := into.CreateTransfers(order)
 			if got := ledger.ResultOf(order, 0, results); err != nil || got.Status != want {
 				t.Errorf("%s: an order that comes again gets %v %v, want %v", name, got.Status, err, want)
 			}
 		}
+
 		post := ledger.AppendPost(nil, h.expired, false)
 		if results, err := into.CreateTransfers(post); err != nil || !ledger.ResultOf(post, 0, results).Exists() {
 			t.Errorf("%s: a payment that was rejected can be posted: %v %v", name, results, err)
@@ -260,6 +289,7 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	kit.Must(t, kit.ErrorOf(ledger.ProbeClock(model, time.Now, 0)))
+
 	if err := bring(t, model, copied); err == nil {
 		t.Error("went on behind a transfer of now")
 	}
@@ -299,6 +329,7 @@ func TestForward(t *testing.T) {
 	}
 	refused := told(a, b, 7)
 	refused.Settled, refused.Reason = false, pix.MustReason("AC06")
+
 	all := []rebuild.Told{back(spends.ID), back(spends.ID), refused, back(told(a, b, 1).ID), spends, told(a, b, 60),
 		told(c, d, 400), // of which 150 are lost, and come back
 		told(a, c, 20), told(d, c, 450)}
@@ -306,15 +337,18 @@ func TestForward(t *testing.T) {
 		all[i].At = ends.Add(time.Duration(i+1) * time.Second)
 	}
 	all[len(all)-1].At = now.Add(time.Hour)
+
 	result, err := target.Forward(t.Context(), all, ends, now)
 	if err != nil || result.Settled != 7 || result.Rejected != 1 || len(result.Impossible) != 1 ||
 		len(result.Loans) != 1 {
 		t.Fatalf("%+v %v", result, err)
 	}
+
 	if loan := result.Loans[0]; loan.Act.Kind != ledger.Deposit || loan.Act.Account != c ||
 		loan.Act.Centavos != loan.Returned {
 		t.Errorf("the loan is %+v", loan)
 	}
+
 	for customer, want := range map[pix.Account]int64{a: 20, b: 30, c: 300, d: 50} {
 		account := accountOf(t, into, ledger.CustomerAccount(customer))
 		if got := ledger.Less(account.CreditsPosted, account.DebitsPosted); got != want ||
@@ -322,6 +356,7 @@ func TestForward(t *testing.T) {
 			t.Errorf("%s has %d centavos, want %d", ledger.AccountName(account.ID), got, want)
 		}
 	}
+
 	verdict, err := into.LookupTransfers([]tb.Uint128{ledger.IDsOf(refused.ID).Verdict()})
 	if err != nil || len(verdict) != 1 ||
 		time.Unix(0, int64(verdict[0].Timestamp)).Sub(all[2].At).Abs() > time.Microsecond {
@@ -333,15 +368,18 @@ func TestForward(t *testing.T) {
 // are merged.
 func archived(t *testing.T, client tigerbeetle.Client, folder string, eventsMax, stepsOfALife int) archive.Manifest {
 	t.Helper()
+
 	for {
 		a, err := past.New(t.Context(), client, eventsMax, store.Folder(folder), 7)
 		kit.Must(t, err)
+
 		for range stepsOfALife {
 			p, all, err := a.Step(t.Context())
 			for _, end := range p.Ended {
 				err = errors.Join(err, archive.Merge(t.Context(), store.Folder(folder), end))
 			}
 			kit.Must(t, err)
+
 			if all {
 				return p.Last
 			}
@@ -362,6 +400,7 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	document, err := filepath.Abs("../../docs/archive.md")
 	kit.Must(t, err)
 	said := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String())
+
 	var answers struct {
 		Queries [][][]any
 		Pandas  string
@@ -374,10 +413,12 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	kit.Must(t, err)
 	sum := func(query, column int, want float64) {
 		t.Helper()
+
 		got := 0.0
 		for _, row := range answers.Queries[query] {
 			got += row[column].(float64)
 		}
+
 		if math.Abs(got-want) > 0.001 {
 			t.Errorf("column %d of query %d adds up to %v, want %v", column, query, got, want)
 		}
@@ -389,10 +430,12 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	sum(pairs, 2, settled)
 	sum(pairs, 3, reais)
 	sum(reasons, 2, float64(totals.Rejected+totals.Refused))
+
 	if len(slowest) != 10 || slowest[0][1].(float64) < slowest[9][1].(float64) || len(one) != 1 ||
 		one[0][1] != h.capped.String() {
 		t.Errorf("the slowest are %v, and one is %v", slowest, one)
 	}
+
 	if count := fmt.Sprint(int(answers.Queries[pairs][0][2].(float64))); !strings.Contains(answers.Pandas, count) {
 		t.Errorf("pandas says %s, want a pair with %s", answers.Pandas, count)
 	}
@@ -426,6 +469,7 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 		write(t, client, ledger.AppendReserve(nil, id, content, 60))
 		return id
 	}
+
 	settle := func(after time.Duration) {
 		now = now.Add(after)
 		id := hold()
@@ -444,29 +488,35 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	write(t, client, ledger.AppendPost(nil, id, false))
 	settle(24 * time.Hour)
 	settle(time.Hour)
+
 	end := archived(t, client, folder, 100, 1<<30)
 	if again := archived(t, client, killed, 100, 1<<30); again != end || again.Name == "" {
 		t.Fatalf("one that was killed while money was held ends with %+v, want %+v", again, end)
 	}
 	all, err := archive.Manifests(os.DirFS(folder))
 	kit.Must(t, err)
+
 	days, ends := map[string]int{}, map[string]string{}
 	for _, m := range all {
 		days[m.Day] += m.Payments
 		ends[m.Day] = m.Chain
 	}
+
 	if want := map[string]int{"2026-02-28": 4, "2026-03-01": 2, "2026-03-02": 1}; !maps.Equal(days, want) {
 		t.Fatalf("payments by day are %v, want %v", days, want)
 	}
+
 	if merged, err := filepath.Glob(filepath.Join(folder, "payments", "day=*", "day.parquet")); err != nil ||
 		len(merged) != 2 {
 		t.Errorf("the days that are over are not in one file each: %v", merged)
 	}
+
 	for text, over := range map[string]bool{"2026-02-28": true, "2026-03-01": true, "2026-03-02": false} {
 		day, err := pix.ParseDay(text)
 		kit.Must(t, err)
 		chain, err := tlog.ParseHash(ends[text])
 		kit.Must(t, err)
+
 		found, err := client.LookupTransfers([]tb.Uint128{ledger.ArchivedID(day)})
 		if err != nil || len(found) > 0 != over || over &&
 			found[0].UserData128 != ledger.Archived(day, chain).UserData128 {
@@ -481,26 +531,32 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	kit.Must(t, err)
 	write(t, client, []tb.Transfer{ledger.Renewal(2, is)})
 	settle(time.Hour)
+
 	end = archived(t, client, folder, 100, 1<<30)
 	if again := archived(t, client, t.TempDir(), 8189, 3); again != end {
 		t.Errorf("a new archive ends with %+v, want %+v", again, end)
 	}
 	brings := false
+
 	for chain, err := range (past.Source{Folder: os.DirFS(folder)}).Chains(t.Context(), 0) {
 		kit.Must(t, err)
+
 		for _, transfer := range chain {
 			brings = brings || transfer.ID.String() == end.LastID
 		}
 	}
+
 	if !brings {
 		t.Errorf("the archive ends with %s, and a rebuild does not bring that", end.LastID)
 	}
+
 	a, err := past.New(t.Context(), client, 100, store.Folder(t.TempDir()), 3) // cut otherwise
 	for range 100 {
 		if err == nil {
 			_, _, err = a.Step(t.Context())
 		}
 	}
+
 	if !errors.As(err, new(*past.Wrong)) {
 		t.Errorf("an archive with other segments: %v", err)
 	}

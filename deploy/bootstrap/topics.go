@@ -25,10 +25,12 @@ func topicConfigs(topic stream.Topic, cluster string, config *Config) map[string
 	if topic.KeepForever {
 		retention = "-1"
 	}
+
 	cleanup := "delete"
 	if topic.Compacted {
 		cleanup = "compact"
 	}
+
 	configs := map[string]string{
 		"cleanup.policy": cleanup,
 		// batches stay as they were sent, so what a writer keeps to, readers can rely on
@@ -51,6 +53,7 @@ func topicConfigs(topic stream.Topic, cluster string, config *Config) map[string
 	if isRedpanda(cluster) {
 		configs[writeCaching] = "false" // with it, Redpanda acknowledges what is in memory only
 	}
+
 	return configs
 }
 
@@ -70,6 +73,7 @@ func safelyIgnored(name, cluster string, config *Config) (why string) {
 	case config.ReplicationFactor == 1 && (name == replicas || name == unclean):
 		return "with REPLICATION_FACTOR 1 the one replica has every acknowledged record"
 	}
+
 	return ""
 }
 
@@ -82,6 +86,7 @@ func connectKafka(config *Config) (*kgo.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a Kafka client: %w", err)
 	}
+
 	return client, nil
 }
 
@@ -94,6 +99,7 @@ func withKafka(ctx context.Context, config *Config, do func(context.Context, *kg
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
+
 	return do(ctx, client)
 }
 
@@ -107,14 +113,18 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 			said[line] = true
 			say("%s", line)
 		}
+
 		return first
 	}
+
 	return withKafka(ctx, config, func(ctx context.Context, client *kgo.Client) error {
 		deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
 
 		var why error // why it waits: logged after 2 s, then every 5
+
 		for told := time.Now().Add(-3 * time.Second); ; {
 			err := ensureOnce(ctx, client, config, once)
+
 			away, is := errors.AsType[*awayError](err)
 			if !is {
 				return err
@@ -123,10 +133,12 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 			if why == nil || time.Now().Before(deadline) {
 				why = away.error
 			}
+
 			if time.Since(told) > 5*time.Second {
 				told = time.Now()
 				say("waiting for Kafka: %v", why)
 			}
+
 			if !host.Sleep(ctx, 200*time.Millisecond) {
 				return notReady(config, why)
 			}
@@ -138,6 +150,7 @@ func ensureOnce(ctx context.Context, client *kgo.Client, config *Config, say fun
 	if err := stream.Reach(ctx, client); err != nil { // a wrong password too: the broker may still be making its users
 		return &awayError{err}
 	}
+
 	admin := kadm.NewClient(client)
 	for _, step := range []func(context.Context, *kadm.Client, *Config, func(string, ...any) bool) error{createMissing,
 		grow, verifyAll} {
@@ -145,9 +158,11 @@ func ensureOnce(ctx context.Context, client *kgo.Client, config *Config, say fun
 			return err
 		}
 	}
+
 	if config.PasswordsDir == "" {
 		return nil
 	}
+
 	return ensureUsers(ctx, client, config, config.PasswordsDir, stream.Accesses, func(format string, values ...any) {
 		say(format, values...)
 	})
@@ -165,23 +180,28 @@ func createMissing(ctx context.Context, admin *kadm.Client, config *Config, say 
 	if err != nil {
 		return &awayError{err}
 	}
+
 	for _, topic := range stream.Topics {
 		if !errors.Is(metadata.Topics[topic.Name].Err, kerr.UnknownTopicOrPartition) {
 			continue
 		}
+
 		if topic.Name == stream.Payments && config.namedLog > 0 {
 			return fmt.Errorf("topic %s does not exist, and the ledger names its log (number %d): a new topic would hide the loss of acknowledged payments; put the log back, or set PAYMENTS_LOG_GIVEN_UP=%[2]d if it is lost for good: see ForeignLog in deploy/runbook.md",
 				topic.Name, config.namedLog)
 		}
+
 		if topic.KeepForever && !topic.Compacted && topic.Name != stream.Payments && config.namedLog > 0 &&
 			!config.retell {
 			return fmt.Errorf("topic %s does not exist, and engines have worked: what it kept is gone, and an empty one would hide that; put its files back, or stop all engines and run bootstrap retell, with which engines write again what is missing: see TopicsChanged in deploy/runbook.md",
 				topic.Name)
 		}
+
 		configs := map[string]*string{}
 		for name, value := range topicConfigs(topic, metadata.Cluster, config) {
 			configs[name] = &value
 		}
+
 		response, err := admin.CreateTopic(ctx, int32(config.Partitions), int16(config.ReplicationFactor),
 			configs, topic.Name)
 		switch {
@@ -195,6 +215,7 @@ func createMissing(ctx context.Context, admin *kadm.Client, config *Config, say 
 			return away("creating topic %s: %w", topic.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -205,26 +226,32 @@ func verifyAll(ctx context.Context, admin *kadm.Client, config *Config, say func
 	if err != nil {
 		return &awayError{err}
 	}
+
 	configs, err := admin.DescribeTopicConfigs(ctx, stream.TopicNames()...)
 	if err != nil {
 		return &awayError{err}
 	}
 	var altered error
+
 	for _, topic := range stream.Topics {
 		if err := verifyPartitions(topic, found.Topics[topic.Name], config); err != nil {
 			return err
 		}
+
 		described, err := configs.On(topic.Name, nil)
 		if err = errors.Join(err, described.Err); err != nil {
 			return away("configuration of topic %s: %w", topic.Name, err)
 		}
+
 		have := map[string]string{}
 		for _, entry := range described.Configs {
 			have[entry.Key] = entry.MaybeValue()
 		}
+
 		want := topicConfigs(topic, found.Cluster, config)
 		for _, name := range slices.Sorted(maps.Keys(want)) {
 			is, known := have[name]
+
 			why := safelyIgnored(name, found.Cluster, config)
 			switch {
 			case is == want[name], name == writeCaching && is == "disabled": // for the whole cluster
@@ -234,6 +261,7 @@ func verifyAll(ctx context.Context, admin *kadm.Client, config *Config, say func
 				if err := alter(ctx, admin, topic.Name, name, is, want[name]); err != nil {
 					return err
 				}
+
 				if first := say("topic %s has %s=%s now; it had %q", topic.Name, name, want[name], is); !first &&
 					!known {
 					return fmt.Errorf("topic %s must have %s=%s, and this broker (cluster %q) does not describe it: without it records could be lost, so use a broker that knows it",
@@ -243,6 +271,7 @@ func verifyAll(ctx context.Context, admin *kadm.Client, config *Config, say func
 			}
 		}
 	}
+
 	return altered
 }
 
@@ -260,17 +289,20 @@ func verifyPartitions(topic stream.Topic, detail kadm.TopicDetail, config *Confi
 		return fmt.Errorf("topic %s has %d replicas and REPLICATION_FACTOR is %d: reassign its partitions, or set REPLICATION_FACTOR to %[2]d",
 			topic.Name, replicas, config.ReplicationFactor)
 	}
+
 	return nil
 }
 
 // alter sets a setting of a topic.
 func alter(ctx context.Context, admin *kadm.Client, topic, name, have, want string) error {
 	what := fmt.Sprintf("topic %s has %s=%s and must have %[2]s=%[4]s", topic, name, have, want)
+
 	responses, err := admin.AlterTopicConfigs(ctx,
 		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &want}}, topic)
 	if err != nil {
 		return away("%s: %w", what, err)
 	}
+
 	response, err := responses.On(topic, nil)
 	switch err = errors.Join(err, response.Err); {
 	case err == nil:
@@ -278,6 +310,7 @@ func alter(ctx context.Context, admin *kadm.Client, topic, name, have, want stri
 	case kerr.IsRetriable(err):
 		return away("%s: %w", what, err)
 	}
+
 	return fmt.Errorf("%s, and Kafka does not let this user set it: %w %s: set it with your Kafka tools (retention.ms of the authorization topics follows TRANSIENT_RETENTION, min.insync.replicas is REPLICATION_FACTOR/2+1), or start with an empty Kafka",
 		what, err, response.ErrMessage)
 }
@@ -290,26 +323,32 @@ func grow(ctx context.Context, admin *kadm.Client, config *Config, say func(stri
 	if err != nil {
 		return &awayError{err}
 	}
+
 	for _, topic := range slices.Backward(stream.TopicNames()) { // pix.payments is the first of them
 		detail := found[topic]
+
 		have := len(detail.Partitions)
 		if detail.Err != nil || have >= config.Partitions { // verifyPartitions refuses more
 			continue
 		}
+
 		if topic == stream.Payments {
 			if err := askedEverywhere(ctx, admin, config); err != nil {
 				return err
 			}
 		}
+
 		response, err := admin.UpdatePartitions(ctx, config.Partitions, topic)
 		if err == nil {
 			err = response.Error()
 		}
+
 		if err != nil {
 			return away("adding partitions to topic %s: %w", topic, err)
 		}
 		say("topic %s has %d partitions now, %d of them new", topic, config.Partitions, config.Partitions-have)
 	}
+
 	return nil
 }
 
@@ -320,10 +359,12 @@ func askedEverywhere(ctx context.Context, admin *kadm.Client, config *Config) er
 	if err != nil {
 		return away("listing the groups of consumers: %w", err)
 	}
+
 	groups, err := admin.DescribeGroups(ctx, listed.Groups()...)
 	if err != nil {
 		return away("describing the groups of consumers: %w", err)
 	}
+
 	for _, group := range groups.Sorted() {
 		reads := slices.Contains(group.JoinTopics(), stream.AuthorizationRequests)
 		if owned := len(group.AssignedPartitions()[stream.AuthorizationRequests]); reads && owned < config.Partitions {
@@ -332,6 +373,7 @@ func askedEverywhere(ctx context.Context, admin *kadm.Client, config *Config) er
 					group.Group, owned, config.Partitions, stream.AuthorizationRequests, stream.Payments)}}
 		}
 	}
+
 	return nil
 }
 
@@ -344,6 +386,7 @@ func notReady(config *Config, why error) error {
 		return fmt.Errorf("after BOOTSTRAP_TIMEOUT %v %w. Payments go on as before. Clients look for new partitions regularly (metadata.max.age.ms, 5 minutes by default): run this again, stop the group's program, or raise BOOTSTRAP_TIMEOUT",
 			config.Timeout, why)
 	}
+
 	return fmt.Errorf("Kafka at KAFKA_BROKERS %v is not ready after BOOTSTRAP_TIMEOUT %v: %w; start it, or correct the settings KAFKA_…",
 		config.Stream.Brokers, config.Timeout, why)
 }

@@ -25,6 +25,7 @@ func prepare(t *testing.T, config *Config) (said string, err error) {
 	err = ensureKafka(t.Context(), config, func(format string, values ...any) {
 		said += fmt.Sprintf(format, values...) + "\n"
 	})
+
 	return said, err
 }
 
@@ -51,6 +52,7 @@ func TestTopics(t *testing.T) {
 		client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("kept")}).First()))
 	// an interrupted run has left the others
 	kit.Must(t, kit.ErrorOf(admin.DeleteTopics(t.Context(), stream.Settlements)))
+
 	for _, c := range []struct{ topic, name, value string }{
 		{stream.Payments, "cleanup.policy", "compact"},
 		{stream.AuthorizationResponses, "max.message.bytes", "1048576"},
@@ -60,6 +62,7 @@ func TestTopics(t *testing.T) {
 			admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: c.name, Value: &c.value}}, c.topic)))
 	}
 	config.TransientRetention = 2 * time.Hour
+
 	said, err := prepare(t, config)
 	for _, want := range []string{
 		"topic pix.settlements is new",
@@ -73,6 +76,7 @@ func TestTopics(t *testing.T) {
 			t.Errorf("it says %q, %v; want once %q", said, err, want)
 		}
 	}
+
 	if bounds, err := stream.BoundsOf(t.Context(), client, stream.Payments); err != nil ||
 		bounds[0].End-bounds[0].Start != 1 {
 		t.Errorf("the record that was there: %v, %v", bounds, err)
@@ -104,6 +108,7 @@ func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
 	broker, kafka := startKafka(t, redpanda.Options()...)
 	config.Stream = kafka
 	redpanda.Imitate(broker)
+
 	for run := range 2 {
 		said, err := prepare(t, config)
 		if err != nil || strings.Count(said, "min.insync.replicas") != 1 || !strings.Contains(said, "majority") ||
@@ -121,6 +126,7 @@ func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
 // means is up to the topic: a majority.
 func TestAbsentSettingsOfTopics(t *testing.T) {
 	t.Parallel()
+
 	const redpanda, another, replicas, unclean = "redpanda.0c5d", "not-redpanda.0c5d", "min.insync.replicas",
 		"unclean.leader.election.enable"
 	for _, c := range []struct {
@@ -129,6 +135,7 @@ func TestAbsentSettingsOfTopics(t *testing.T) {
 		safe              bool
 	}{{redpanda, 3, true}, {another, 1, true}, {another, 3, false}} {
 		config := &Config{ReplicationFactor: c.replicationFactor}
+
 		configs := topicConfigs(stream.Topics[0], c.cluster, config)
 		for name := range configs {
 			if why := safelyIgnored(name, c.cluster,
@@ -136,6 +143,7 @@ func TestAbsentSettingsOfTopics(t *testing.T) {
 				t.Errorf("%+v: %s may be absent: %q", c, name, why)
 			}
 		}
+
 		if want := fmt.Sprint(c.replicationFactor/2 + 1); configs[replicas] != want {
 			t.Errorf("with %d replicas %s is %s, want %s", c.replicationFactor, replicas, configs[replicas], want)
 		}
@@ -148,6 +156,7 @@ func TestAbsentSettingsOfTopics(t *testing.T) {
 			request.(*kmsg.DescribeConfigsRequest).Resources[i].ConfigNames = []string{"cleanup.policy",
 				"compression.type"}
 		}
+
 		return nil, nil, false
 	})
 	kit.Says(t, kit.ErrorOf(prepare(t, config)), "does not describe it: without it records could be lost")
@@ -177,6 +186,7 @@ func TestPartitionsAreAddedToPaymentsLast(t *testing.T) {
 		// another client: one remembers what it saw
 		found, err := kadm.NewClient(kafkaOf(t, config)).ListTopics(t.Context(), stream.TopicNames()...)
 		kit.Must(t, err)
+
 		for name, topic := range found {
 			if has := len(topic.Partitions); name == stream.Payments && has != want || name != stream.Payments &&
 				has != 5 {

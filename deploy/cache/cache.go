@@ -30,10 +30,12 @@ func Folder(names ...string) (string, error) {
 		}
 		root = filepath.Join(user, "liquida")
 	}
+
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return "", err
 	}
+
 	return filepath.Join(append([]string{root}, names...)...), nil
 }
 
@@ -41,26 +43,32 @@ func Folder(names ...string) (string, error) {
 // way. While another process holds it, Lock waits, and says so on progress.
 func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func(), err error) {
 	path := filepath.Join(folder, "lock")
+
 	var file *os.File
 	if err = os.MkdirAll(folder, 0o755); err == nil {
 		file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a writable folder", err)
 	}
+
 	for told := false; ; {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { file.Close() }, nil
 		}
+
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			file.Close()
 			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
 		}
+
 		if !told {
 			told = true
 			fmt.Fprintf(progress, "another process is filling %s; waiting for it\n", folder)
 		}
+
 		if !host.Sleep(ctx, 200*time.Millisecond) {
 			file.Close()
 			return nil, fmt.Errorf("waiting for another process to fill %s: %w", folder, ctx.Err())
@@ -73,14 +81,17 @@ func Fill(ctx context.Context, folder string, progress io.Writer, full func() bo
 	if full() {
 		return nil
 	}
+
 	unlock, err := Lock(ctx, folder, progress)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+
 	if full() { // another process has done it meanwhile
 		return nil
 	}
+
 	return fill()
 }
 
@@ -89,10 +100,12 @@ func Run(ctx context.Context, folder string, env []string, name string, argument
 	tool := exec.CommandContext(ctx, name, arguments...)
 	tool.Dir, tool.Env = folder, append(os.Environ(), env...)
 	tool.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interruption ends its children, too
+
 	tool.Cancel = func() error { return syscall.Kill(-tool.Process.Pid, syscall.SIGKILL) }
 	if said, err := tool.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", filepath.Base(name), cmp.Or(ctx.Err(), err), LastLines(said))
 	}
+
 	return nil
 }
 
@@ -103,6 +116,7 @@ func Exists(path string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 

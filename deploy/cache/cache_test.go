@@ -15,6 +15,7 @@ import (
 func TestFolder(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("LIQUIDA_CACHE", root)
+
 	if got, err := Folder("kafka", "4"); err != nil || got != filepath.Join(root, "kafka", "4") {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -26,6 +27,7 @@ func TestLockIsHeldByOne(t *testing.T) {
 	kit.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
+
 	var said bytes.Buffer
 	if _, err := Lock(ctx, folder, &said); err == nil || strings.Count(said.String(), "waiting") != 1 {
 		t.Errorf("a second lock: %v; it said %q", err, said.String())

@@ -33,16 +33,19 @@ func Start(program *exec.Cmd, log *os.File) (*Process, error) {
 		defer runtime.UnlockOSThread() // else the thread ended here, and with it what others have started on it before
 		err := program.Start()
 		started <- err
+
 		if err == nil {
 			p.Err = program.Wait()
 			p.How, p.At = program.ProcessState, time.Now()
 			close(p.Ended)
 		}
 	}()
+
 	if err := <-started; err != nil {
 		return nil, err
 	}
 	p.Process = program.Process
+
 	return p, nil
 }
 
@@ -52,11 +55,13 @@ func (p *Process) Await(ctx context.Context, name, log string, within time.Durat
 	answers func(log []byte) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not within %v", within))
 	defer cancel()
+
 	for {
 		said, err := os.ReadFile(log)
 		if err == nil && answers(said) {
 			return nil
 		}
+
 		select {
 		case <-p.Ended:
 			said, _ = os.ReadFile(log) // to its end

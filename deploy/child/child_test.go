@@ -14,19 +14,23 @@ func TestNoThreadEndsWithItsServer(t *testing.T) {
 	threads := func() map[string]bool {
 		entries, err := os.ReadDir("/proc/self/task")
 		kit.Must(t, err)
+
 		all := map[string]bool{}
 		for _, entry := range entries {
 			all[entry.Name()] = true
 		}
+
 		return all
 	}
 	var servers []*Process
+
 	for range 8 {
 		s, err := Start(exec.Command("sleep", "1000"), nil)
 		kit.Must(t, err)
 		servers = append(servers, s)
 	}
 	before := threads()
+
 	for _, s := range servers {
 		s.Stop()
 	}
@@ -34,6 +38,7 @@ func TestNoThreadEndsWithItsServer(t *testing.T) {
 	s, err := Start(exec.Command("true"), nil)
 	kit.Must(t, err)
 	<-s.Ended
+
 	after := threads()
 	for thread := range before {
 		if !after[thread] {

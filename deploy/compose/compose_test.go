@@ -45,14 +45,17 @@ func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))
 	kit.Must(t, err)
+
 	return string(text)
 }
 
 func load(t *testing.T, path string) (f file) {
 	t.Helper()
+
 	if err := yaml.Unmarshal([]byte(read(t, path)), &f); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
+
 	return f
 }
 
@@ -63,6 +66,7 @@ func (f file) waitsFor(name, other string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -91,6 +95,7 @@ func (s service) networks() (names []string) {
 			names = append(names, name)
 		}
 	}
+
 	return names
 }
 
@@ -106,6 +111,7 @@ func TestServices(t *testing.T) {
 					t.Errorf("%s: %s is on the network %s and must not be", path, name, network)
 				}
 			}
+
 			if path == base && (!known || len(s.networks()) != len(strings.Fields(may))) {
 				t.Errorf("%s: %s is on the networks %v, want %q", path, name, s.networks(), may)
 			}
@@ -118,20 +124,24 @@ func TestServices(t *testing.T) {
 			if (s.Build != nil) != (path == base && name == "bootstrap") {
 				t.Errorf("%s: %s builds the image: only bootstrap may, and must", path, name)
 			}
+
 			if s.Image == "liquida:local" && name != "bootstrap" &&
 				(path != base || s.PullPolicy != "never" || !f.waitsFor(name, "bootstrap")) {
 				t.Errorf("%s: %s must never pull the image, and must wait for bootstrap, which builds it and prepares all",
 					path, name)
 			}
+
 			if strings.Contains(strings.Join(s.Command, " "), "format --") && name != "ledger-format" {
 				t.Errorf("%s: %s formats the ledger, too", path, name)
 			}
+
 			for _, port := range s.Ports {
 				// preflight.sh finds ports and mounts with sed.
 				if !strings.HasPrefix(port, "127.0.0.1:") || !strings.Contains(text, `"`+port+`"`) {
 					t.Errorf("%s: %s publishes %s: on loopback only, in double quotes", path, name, port)
 				}
 			}
+
 			for _, volume := range s.Volumes {
 				source, _, _ := strings.Cut(volume, ":")
 				_, here := f.Volumes[source]
@@ -152,6 +162,7 @@ func TestServices(t *testing.T) {
 
 	// Every client knows all brokers and all replicas of the cluster: the first of each may be the one that is down.
 	cluster := load(t, "deploy/compose/cluster.yml")
+
 	for name, s := range whole.Services {
 		for _, setting := range []string{"KAFKA_BROKERS", "TIGERBEETLE_ADDRESSES"} {
 			if got := cluster.Services[name].Environment[setting]; s.Environment[setting] != "" &&

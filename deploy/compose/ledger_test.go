@@ -30,6 +30,7 @@ echo new >"$last"
 // and what it asked of the server.
 func runs(t *testing.T, folder, script string, env ...string) (output string, calls []string, err error) {
 	t.Helper()
+
 	for path, text := range map[string]string{"tigerbeetle": server, "chown": "#!/bin/sh\n"} { // a test is not root
 		kit.Must(t, os.WriteFile(filepath.Join(folder, path), []byte(text), 0o755)) //nolint:gosec // a program
 	}
@@ -39,15 +40,18 @@ func runs(t *testing.T, folder, script string, env ...string) (output string, ca
 	command.Env = append([]string{"PATH=" + folder + ":" + os.Getenv("PATH"), "HOSTNAME=tigerbeetle-1"}, env...)
 	said, err := command.CombinedOutput()
 	called, _ := os.ReadFile(filepath.Join(folder, "calls"))
+
 	return string(said), slices.Collect(strings.SplitSeq(strings.TrimSpace(string(called)), "\n")), err
 }
 
 // put makes files with the content old, and the folders of volumes.
 func put(t *testing.T, folder string, files ...string) {
 	t.Helper()
+
 	for _, file := range append(files, "data/0/", "data/1/", "data/2/", "formatted/") {
 		path := filepath.Join(folder, file)
 		kit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+
 		if strings.HasSuffix(file, "/") {
 			kit.Must(t, os.MkdirAll(path, 0o755))
 			continue
@@ -67,6 +71,7 @@ func TestTheLedgersFilesAreMadeOnce(t *testing.T) {
 	script := load(t, base).Services["ledger-format"].Command[0]
 	file := func(replica int) string { return fmt.Sprintf("data/%d/0_%[1]d.tigerbeetle", replica) }
 	formatting := func(replica int) string { return fmt.Sprintf("data/%d/0_%[1]d.formatting", replica) }
+
 	const once = "formatted/once"
 	for name, test := range map[string]struct {
 		replicas int
@@ -95,10 +100,12 @@ func TestTheLedgersFilesAreMadeOnce(t *testing.T) {
 		folder := t.TempDir()
 		put(t, folder, test.before...)
 		output, calls, err := runs(t, folder, script, fmt.Sprint("REPLICA_COUNT=", test.replicas), test.env)
+
 		formats := strings.Count(strings.Join(calls, "\n"), "format --cluster=0 ")
 		if (err != nil) != test.fails || formats != test.formats {
 			t.Errorf("%s: %v, %d formats\n%s", name, err, formats, output)
 		}
+
 		for replica := range test.replicas {
 			has, gone := there(folder, file(replica)),
 				strings.Contains(output, fmt.Sprintf("replica %d is gone. It is not made anew", replica))
@@ -107,6 +114,7 @@ func TestTheLedgersFilesAreMadeOnce(t *testing.T) {
 					gone, output)
 			}
 		}
+
 		if there(folder, once) != (test.env == "") {
 			t.Errorf("%s: marked as made: %v", name, there(folder, once))
 		}
@@ -129,10 +137,12 @@ func TestReplicasStartOnlyWithTheirFiles(t *testing.T) {
 	dataFile, start := set.Spec.Template.Spec.InitContainers[0].Args[0], set.Spec.Template.Spec.Containers[0].Args[0]
 	in := func(d time.Duration) string { return fmt.Sprint("NEW_FILE_UNTIL=", time.Now().Add(d).Unix()) }
 	const file = "data/0_1.tigerbeetle"
+
 	services := []string{"LEDGER_LIMIT_GIB=7"}
 	for replica := range 3 {
 		services = append(services, fmt.Sprintf("TIGERBEETLE_%d_SERVICE_HOST=10.0.0.1%[1]d", replica))
 	}
+
 	for name, test := range map[string]struct {
 		script string
 		before []string
@@ -160,15 +170,18 @@ func TestReplicasStartOnlyWithTheirFiles(t *testing.T) {
 	} {
 		folder := t.TempDir()
 		put(t, folder, test.before...)
+
 		output, calls, err := runs(t, folder, test.script, test.env...)
 		if (err != nil) != test.fails || !strings.HasPrefix(calls[0], test.calls) ||
 			(test.calls == "") != (calls[0] == "") {
 			t.Errorf("%s: %v, the server was called with %q\n%s", name, err, calls, output)
 		}
+
 		if made := test.script == dataFile && !test.fails; made != there(folder, file) &&
 			!slices.Contains(test.before, file) {
 			t.Errorf("%s: a data file is there: %v", name, !made)
 		}
+
 		if test.fails && output == "" && test.calls == "" {
 			t.Errorf("%s: it does not say why", name)
 		}

@@ -46,6 +46,7 @@ func good(t *testing.T) *host {
 		port++
 		return fmt.Sprintf("127.0.0.1:%d:", port)
 	})
+
 	return h
 }
 
@@ -53,6 +54,7 @@ func good(t *testing.T) *host {
 func (h *host) judge(t *testing.T) (string, int) {
 	t.Helper()
 	dir := t.TempDir()
+
 	write := func(path, text string, mode os.FileMode) {
 		path = filepath.Join(dir, path)
 		kit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -62,17 +64,21 @@ func (h *host) judge(t *testing.T) (string, int) {
 		write(path, text, map[bool]os.FileMode{true: 0o600, false: 0o644}[text == "closed"])
 	}
 	write("deploy/preflight.sh", read(t, "deploy/preflight.sh"), 0o755)
+
 	var docker strings.Builder
 	for arguments, answer := range h.answers {
 		fmt.Fprintf(&docker, "'%s'*) cat <<'E'\n%s\nE\n;;\n", arguments, answer)
 	}
+
 	if h.info != nil { // as docker does it: the format is the last argument
 		docker.WriteString("info*) text=\"$3\"\n")
+
 		for field, value := range h.info {
 			fmt.Fprintf(&docker, "text=$(printf %%s \"$text\" | sed 's^{{[.]%s}}^%s^')\n", field, value)
 		}
 		docker.WriteString("printf '%s\\n' \"$text\" ;;\n")
 	}
+
 	for name, script := range map[string]string{
 		"docker": "case \"$*\" in\n" + docker.String() + "*) exit 1 ;;\nesac",
 		"uname":  "case $1 in -r) echo 6.12.0-1-amd64 ;; *) echo Linux ;; esac",
@@ -84,10 +90,12 @@ func (h *host) judge(t *testing.T) (string, int) {
 	command := exec.Command(filepath.Join(dir, "deploy/preflight.sh"), h.args...)
 	path := filepath.Join(dir, "bin") + ":" + os.Getenv("PATH")
 	command.Env = []string{"PATH=" + path, "PREFLIGHT_ROOT=" + filepath.Join(dir, "root"), "LIQUIDA_NET=" + h.subnet}
+
 	output, err := command.CombinedOutput()
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Fatal(err)
 	}
+
 	return string(output), command.ProcessState.ExitCode()
 }
 
@@ -98,6 +106,7 @@ func TestPreflight(t *testing.T) {
 	taken := fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
 	info := func(field, value string) func(*host) { return func(h *host) { h.info[field] = value } }
 	answer := func(of, text string) func(*host) { return func(h *host) { h.answers[of] = text } }
+
 	file := func(name, text string) func(*host) { return func(h *host) { h.files[name] = text } }
 	for name, test := range map[string]struct {
 		change func(h *host)
@@ -152,6 +161,7 @@ func TestPreflight(t *testing.T) {
 			test.change(h)
 			output, exit := h.judge(t)
 			lines := strings.Split(strings.TrimSpace(output), "\n")
+
 			stops, said := strings.HasPrefix(test.want, "STOP"), strings.HasPrefix(lines[0], test.want)
 			if stops != (exit == 1) || !said || len(lines) != 1+min(len(test.want), 1) {
 				t.Errorf("exit code %d, and not one line that begins %q:\n%s", exit, test.want, output)

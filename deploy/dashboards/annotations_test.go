@@ -30,13 +30,16 @@ var (
 // Grafana asks: every 5 s of an hour on a large screen, every 15 minutes on a phone. It takes values above 0.
 func TestAnnotations(t *testing.T) {
 	var up, started [3][]string
+
 	for at := 0; at <= allEnds; at += 2 {
 		since, isUp := 1, "1"
+
 		for _, died := range restarts {
 			if at >= died {
 				since, isUp = died+away, "1"
 			}
 		}
+
 		if since > 1 && at < since {
 			isUp = "0"
 		}
@@ -48,6 +51,7 @@ func TestAnnotations(t *testing.T) {
 			}
 		}
 		note(0, isUp, since)
+
 		if at < replaced {
 			note(1, "1", 1)
 			note(2, "stale", 0) // the storage takes no series that begins so much later than others
@@ -56,6 +60,7 @@ func TestAnnotations(t *testing.T) {
 			note(2, map[bool]string{true: "1", false: "stale"}[at >= replaced+away], replaced+away)
 		}
 	}
+
 	text := "load 2s\n"
 	for engine := range up {
 		text += fmt.Sprintf("up{instance=\"%d\"} %s\n", engine, strings.Join(up[engine], " "))
@@ -64,6 +69,7 @@ func TestAnnotations(t *testing.T) {
 	}
 	recorded := promqltest.LoadedStorage(t, text)
 	gone := map[string][]int{"0": restarts, "1": {replaced}}
+
 	starts := map[string][]int{"0": {1}, "1": {1}, "2": {replaced + away}}
 	for _, died := range restarts {
 		starts["0"] = append(starts["0"], died+away)
@@ -80,6 +86,7 @@ func TestAnnotations(t *testing.T) {
 			kit.Must(t, err)
 			matrix, err := query.Exec(t.Context()).Matrix()
 			kit.Must(t, err)
+
 			return matrix
 		}
 		for _, line := range ask(Annotations[0]) {
@@ -88,12 +95,14 @@ func TestAnnotations(t *testing.T) {
 				marks = append(marks, int(point.F)/1000)
 			}
 			engine := line.Metric.Get("instance")
+
 			want := slices.DeleteFunc(slices.Clone(starts[engine]), func(at int) bool { return at > allEnds-step })
 			if marks = slices.Compact(marks); !slices.Equal(marks[:len(want)], want) ||
 				len(marks) > len(starts[engine]) {
 				t.Errorf("starts of engine %s with a step of %d s: %v, want %v", engine, step, marks, want)
 			}
 		}
+
 		for _, line := range ask(Annotations[1]) {
 			left := slices.Clone(gone[line.Metric.Get("instance")])
 			for _, point := range line.Floats {
@@ -105,6 +114,7 @@ func TestAnnotations(t *testing.T) {
 					left = slices.DeleteFunc(left, fits)
 				}
 			}
+
 			if left = slices.DeleteFunc(left, func(died int) bool { return died > allEnds-away-step }); len(left) > 0 {
 				t.Errorf("engine %s was away at %v, and no mark says so (step %d s)",
 					line.Metric.Get("instance"), left, step)

@@ -85,6 +85,7 @@ var datasource = object{"type": "prometheus", "uid": "prometheus"}
 func (d Dashboard) JSON() []byte {
 	var panels []object
 	id, y := 0, 0
+
 	add := func(panel object, x, width, height int) {
 		id++
 		panel["id"], panel["gridPos"] = id, object{"x": x, "y": y, "w": width, "h": height}
@@ -93,6 +94,7 @@ func (d Dashboard) JSON() []byte {
 	for _, row := range d.Rows {
 		add(object{"type": "row", "title": row.Title, "collapsed": false, "panels": []object{}}, 0, 24, 1)
 		y++
+
 		x := 0
 		for _, p := range row.Panels {
 			if x+p.Width > 24 {
@@ -107,6 +109,7 @@ func (d Dashboard) JSON() []byte {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
+
 	if err := encoder.Encode(object{
 		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"liquida"},
 		"schemaVersion": 42, "version": 1, "editable": true, "graphTooltip": 1, // one crosshair for all panels
@@ -117,6 +120,7 @@ func (d Dashboard) JSON() []byte {
 	}); err != nil {
 		panic(err) // only maps, texts and numbers
 	}
+
 	return text.Bytes()
 }
 
@@ -148,6 +152,7 @@ func annotations() (list []object) {
 			"target":      object{"refId": "Anno", "expr": a.Expr, "interval": "5s"},
 			"titleFormat": a.Name, "textFormat": a.Text, "useValueForTime": a.AtValue})
 	}
+
 	return list
 }
 
@@ -176,23 +181,27 @@ var ofTable = []object{
 
 func (p Panel) json() object {
 	var targets []object
+
 	for i, q := range p.Queries {
 		target := object{"refId": string(rune('A' + i)), "datasource": datasource, "expr": q.Expr,
 			"legendFormat": q.Legend}
 		if p.Kind == Stat || p.Kind == Table { // the value now, and one evaluation however long the shown time
 			target["instant"] = true
 		}
+
 		if p.Kind == Table {
 			target["format"] = "table"
 		}
 		targets = append(targets, target)
 	}
+
 	panel := object{"type": string(p.Kind), "title": p.Title, "description": p.Description, "datasource": datasource,
 		"targets": targets, "fieldConfig": object{"defaults": p.defaults(), "overrides": []object{}},
 		"options": options[p.Kind]}
 	if p.Kind == Table {
 		panel["transformations"] = ofTable
 	}
+
 	return panel
 }
 
@@ -202,12 +211,14 @@ func (p Panel) defaults() object {
 	for _, t := range p.Thresholds {
 		steps = append(steps, object{"color": t.Color, "value": t.From})
 	}
+
 	defaults := object{"unit": p.Unit, "color": object{"mode": "thresholds"},
 		"thresholds": object{"mode": "absolute", "steps": steps}}
 	if p.Max != 0 {
 		defaults["max"] = p.Max
 	}
 	var mappings []object
+
 	if len(p.Words) > 0 {
 		values := object{}
 		for value, word := range p.Words {
@@ -215,6 +226,7 @@ func (p Panel) defaults() object {
 		}
 		mappings = append(mappings, object{"type": "value", "options": values})
 	}
+
 	if p.Kind == Stat {
 		// Without this, Grafana shows missing data in the color of the lowest threshold: green although
 		// the state is unknown, or red although there is only no load.
@@ -222,12 +234,15 @@ func (p Panel) defaults() object {
 		mappings = append(mappings,
 			object{"type": "special", "options": object{"match": "null+nan", "result": missing}})
 	}
+
 	if len(mappings) > 0 {
 		defaults["mappings"] = mappings
 	}
+
 	if p.Kind == Series {
 		p.axis(defaults)
 	}
+
 	return defaults
 }
 
@@ -238,13 +253,16 @@ func (p Panel) axis(defaults object) {
 	if len(p.Thresholds) > 0 {
 		custom["thresholdsStyle"] = object{"mode": "dashed"}
 	}
+
 	if p.Stack {
 		custom["stacking"], custom["fillOpacity"] = object{"mode": "normal"}, 40
 	}
+
 	if p.Log {
 		custom["scaleDistribution"] = object{"type": "log", "log": 10}
 	} else {
 		custom["axisSoftMin"] = 0
+
 		if p.Unit != "currencyBRL" && p.Unit != "s" { // balances, differences and clock skews may be negative
 			defaults["min"] = 0
 		}

@@ -23,6 +23,7 @@ func TestPanelsExplainThemselves(t *testing.T) {
 			len(p.Queries) == 0 {
 			t.Errorf("%s: needs a question as title, a description in whole sentences, a unit and a query", p.Title)
 		}
+
 		if !slices.IsSortedFunc(p.Thresholds, func(a, b Threshold) int {
 			return cmp.Compare(a.From, b.From)
 		}) || p.Kind == Stat && len(p.Thresholds) == 0 {
@@ -42,6 +43,7 @@ func panels() (all []Panel) {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -52,6 +54,7 @@ func TestFilesAreCurrent(t *testing.T) {
 			t.Errorf("the file of %s is not what the package says: go run ./deploy/cmd/dashboards", d.Title)
 		}
 	}
+
 	for where, expr := range expressions() {
 		if len(selectors(t, expr)) == 0 {
 			t.Errorf("%s reads nothing: %s", where, expr)
@@ -64,17 +67,21 @@ func TestFilesAreCurrent(t *testing.T) {
 func TestAlertsExplainThemselves(t *testing.T) {
 	runbook := read(t, "../runbook.md")
 	tests := read(t, "../prometheus/rules_test.yml")
+
 	anchors := map[string]bool{}
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(runbook, -1) {
 		anchors[strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
 	}
+
 	for _, rule := range rules(t) {
 		if rule.Alert == "" {
 			continue
 		}
+
 		if len(rule.Annotations["summary"]) < 20 || len(rule.Annotations["description"]) < 60 {
 			t.Errorf("%s must say what happened (summary), what it means and what to do (description)", rule.Alert)
 		}
+
 		file, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "#")
 		if !strings.HasSuffix(file, "/deploy/runbook.md") || !anchors[anchor] || anchor != strings.ToLower(rule.Alert) {
 			t.Errorf("%s: runbook_url %q leads to no entry of deploy/runbook.md", rule.Alert,
@@ -87,6 +94,7 @@ func TestAlertsExplainThemselves(t *testing.T) {
 			severity != "critical" && severity != "warning" {
 			t.Errorf("%s has severity %q", rule.Alert, severity)
 		}
+
 		if !strings.Contains(tests, `alertname="`+rule.Alert+`"`) {
 			t.Errorf("%s fires in no test of rules_test.yml", rule.Alert)
 		}
@@ -98,6 +106,7 @@ func TestDeadLettersAreExplained(t *testing.T) {
 	_, entry, _ := strings.Cut(read(t, "../runbook.md"), "\n## DeadLetters\n")
 	entry, _, _ = strings.Cut(entry, "\n## ")
 	all := rules(t)
+
 	alert := all[slices.IndexFunc(all, func(r rule) bool {
 		return r.Alert == "DeadLetters"
 	})].Annotations["description"]
@@ -113,8 +122,10 @@ func TestRules(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		t.Skip("promtool is not on PATH: make test-dashboards runs this with Debian's")
 	}
+
 	for _, arguments := range [][]string{{"check", "config", "prometheus.yml"}, {"test", "rules", "rules_test.yml"}} {
 		promtool := exec.Command("promtool", arguments...)
+
 		promtool.Dir = filepath.Join("..", "prometheus")
 		if output, err := promtool.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, output)
@@ -130,12 +141,15 @@ type rule struct {
 func rules(t *testing.T) (all []rule) {
 	var file struct{ Groups []struct{ Rules []rule } }
 	kit.Must(t, yaml.Unmarshal([]byte(read(t, "../prometheus/rules.yml")), &file))
+
 	for _, group := range file.Groups {
 		all = append(all, group.Rules...)
 	}
+
 	if len(all) < 10 {
 		t.Fatalf("only %d rules were read", len(all))
 	}
+
 	return all
 }
 
@@ -148,14 +162,17 @@ func read(t *testing.T, path string) string {
 // expressions returns those of all panels and annotations, by where they stand.
 func expressions() map[string]string {
 	all := map[string]string{}
+
 	for _, p := range panels() {
 		for _, q := range p.Queries {
 			all[p.Title+" "+q.Legend] = q.Expr
 		}
 	}
+
 	for _, a := range Annotations {
 		all["annotation "+a.Name] = a.Expr
 	}
+
 	return all
 }
 

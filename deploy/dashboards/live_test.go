@@ -31,6 +31,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	if os.Getenv("LIQUIDA_NEEDS_PROMETHEUS") == "" {
 		t.Skip("make test-dashboards runs a whole system for two minutes")
 	}
+
 	watchers := stack.InstalledObservers()
 	if watchers.Prometheus == "" || watchers.StatsdBridge == "" {
 		t.Fatalf("Prometheus is %q and the bridge %q: make test-dashboards puts both on PATH", watchers.Prometheus,
@@ -61,6 +62,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 		request.Header.Set("Authorization", "Bearer "+known[keys.CentralBank])
 		response, err := http.DefaultClient.Do(request)
 		kit.Must(t, err)
+
 		if kit.Must(t, response.Body.Close()); response.StatusCode/100 != 2 {
 			t.Fatalf("%s %s: %s", method, url, response.Status)
 		}
@@ -89,15 +91,18 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 
 	engines := []string{stack.EngineName(0), stack.EngineName(1)}
 	died := time.Now()
+
 	for _, engine := range engines {
 		kit.Must(t, s.Kill(engine))
 	}
 	h.await("the first panel says NO", "("+allRight.Expr+") == 3")
 	dead := time.Since(died)
+
 	for _, engine := range engines {
 		kit.Must(t, s.Restart(ctx, engine))
 	}
 	h.await("payments settle again", `max(pix_start_to_settled_seconds) > 0`)
+
 	longest, most := h.at(longestStandstill.Expr), time.Since(died)
 	if len(longest) != 1 || longest[0] < dead.Seconds()-4 || longest[0] > most.Seconds()+4 {
 		t.Errorf("the longest standstill is %v s, and it was %v to %v, to within two scrapes", longest, dead, most)
@@ -120,6 +125,7 @@ type watched struct {
 func (h watched) await(what, expr string) {
 	h.Helper()
 	const soon = 90 * time.Second // on a slow machine
+
 	began := time.Now()
 	for len(h.at(expr)) == 0 {
 		if time.Since(began) > soon {
@@ -137,6 +143,7 @@ var growth = regexp.MustCompile(`(?:increase|delta)\((\w+(?:\{[^}]*\})?)\[\w+\]\
 func (h watched) everyMessageEnded() {
 	h.Helper()
 	ratio, _, _ := strings.Cut(everyEnds.Expr, "and on()")
+
 	sums := growth.ReplaceAllString(ratio, "$1")
 	if ended := h.at(sums); len(ended) != 1 || ended[0] != 1 {
 		h.Errorf("%v of all messages ended, want all, each once: %s", ended, sums)
@@ -147,10 +154,12 @@ func (h watched) everyMessageEnded() {
 // value at some time: a panel that never shows anything is worse than none.
 func (h watched) everyExpressionShowed(began time.Time) {
 	asked := map[string]string{}
+
 	for where, expr := range expressions() {
 		for _, selector := range selectors(h.T, expr) {
 			asked[selector] = "a part of " + where
 		}
+
 		if strings.HasPrefix(where, "annotation ") { // Grafana drops all other values
 			expr = "(" + expr + ") > 0"
 		}
@@ -161,10 +170,12 @@ func (h watched) everyExpressionShowed(began time.Time) {
 		for _, selector := range selectors(h.T, rule.Expr) {
 			asked[selector] = "a part of rule " + rule.Alert + rule.Record
 		}
+
 		if rule.Record != "" {
 			asked[rule.Record] = "rule " + rule.Record
 		}
 	}
+
 	for _, expr := range slices.Sorted(maps.Keys(asked)) {
 		if len(h.at(ever(expr, began))) == 0 {
 			h.Errorf("%s shows nothing: %s", asked[expr], expr)
@@ -190,15 +201,18 @@ func (h watched) at(expr string) (values []float64) {
 		Data            struct{ Result []struct{ Value [2]any } }
 	}
 	kit.Must(h.T, json.NewDecoder(response.Body).Decode(&answer))
+
 	if said := append(answer.Warnings, answer.Infos...); answer.Error != "" || len(said) > 0 {
 		h.Fatalf("Prometheus says of %s: %s %q", expr, answer.Error, said)
 	}
+
 	for _, line := range answer.Data.Result {
 		v, err := strconv.ParseFloat(line.Value[1].(string), 64)
 		if kit.Must(h.T, err); !math.IsNaN(v) && !math.IsInf(v, 0) {
 			values = append(values, v)
 		}
 	}
+
 	return values
 }
 
@@ -212,7 +226,9 @@ func selectors(t *testing.T, expr string) (all []string) {
 			bare.OriginalOffset, bare.Offset, bare.Timestamp = 0, 0, nil
 			all = append(all, bare.String())
 		}
+
 		return nil
 	})
+
 	return all
 }

@@ -37,22 +37,28 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 	}
 	k := &Kafka{folder: folder}
 	full := func() bool { there, err := cache.Exists(k.libs()); return there && err == nil }
+
 	var missing []string
 	if k.java, err = exec.LookPath("java"); err != nil {
 		missing = append(missing, "Java 17 or later (on Debian: openjdk-17-jre-headless)")
 	}
+
 	if _, err := exec.LookPath("mvn"); err != nil && !full() {
 		missing = append(missing, "Maven's mvn, which fetches it (on Debian: maven)")
 	}
+
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%w: missing %s; install that, or use the embedded broker", ErrMissing,
 			strings.Join(missing, " and "))
 	}
+
 	return k, cache.Fill(ctx, folder, progress, full, func() error {
 		fmt.Fprintf(progress, "fetching Apache Kafka %s with Maven, once, into %s (44 MB)\n", Version, folder)
+
 		if err := k.fetch(ctx); err != nil {
 			return fmt.Errorf("cannot fetch Apache Kafka %s: %w", Version, err)
 		}
+
 		return nil
 	})
 }
@@ -64,18 +70,22 @@ func (k *Kafka) fetch(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(scratch)
+
 	if err := os.CopyFS(scratch, maven); err != nil {
 		return err
 	}
+
 	project := filepath.Join(scratch, "maven")
 	if err := cache.Run(ctx, project, nil, "mvn", "--quiet", "--batch-mode", "--strict-checksums",
 		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"); err != nil {
 		return fmt.Errorf("%w\nIt needs a Maven repository to fetch from: see the settings.xml of your Maven", err)
 	}
+
 	libs := filepath.Join(project, "libs")
 	if err := cache.Run(ctx, libs, nil, "sha256sum", "--check", "--strict", "--quiet", "../jars.sha256"); err != nil {
 		return fmt.Errorf("these are not the files that this project was tested with; ask the operator of your Maven repository: %w",
 			err)
 	}
+
 	return os.Rename(libs, k.libs())
 }

@@ -64,11 +64,13 @@ func (n Node) properties(adminPassword string) string {
 			"super.users=User:" + n.Security.Admin + ";User:CN=" + BrokerName,
 		}
 	}
+
 	var voters []string
 	for i, voter := range n.Voters {
 		voters = append(voters, fmt.Sprintf("%d@%s", i+1, voter))
 	}
 	copies := len(voters)
+
 	return strings.Join(append(security,
 		"process.roles=broker,controller",
 		fmt.Sprint("node.id=", n.ID),
@@ -104,6 +106,7 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 		return fmt.Errorf("Apache Kafka cannot keep its data in %q: commas, backslashes and line breaks have a meaning in its settings; choose another folder",
 			node.Folder)
 	}
+
 	adminPassword, arguments := "",
 		[]string{"kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", node.settings()}
 	if node.Security != nil {
@@ -114,6 +117,7 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 		arguments = append(arguments, "--add-scram",
 			fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Security.Admin, adminPassword))
 	}
+
 	if err := os.MkdirAll(node.Folder, 0o755); err != nil {
 		return err
 	}
@@ -127,17 +131,21 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	}
 	// The password comes from a file that nobody else can read: every user can read command lines.
 	command := node.settings() + ".command"
+
 	var quoted strings.Builder
 	for _, argument := range k.arguments(arguments...) {
 		fmt.Fprintf(&quoted, "%q\n", argument)
 	}
+
 	if err := os.WriteFile(command, []byte(quoted.String()), 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(command)
+
 	if err := cache.Run(ctx, node.Folder, nil, k.java, "@"+command); err != nil {
 		return fmt.Errorf("cannot create the data folder of Apache Kafka: %w", err)
 	}
+
 	return nil
 }
 

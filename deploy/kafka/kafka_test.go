@@ -13,6 +13,7 @@ import (
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("LIQUIDA_CACHE", t.TempDir())
+
 	_, err := Locate(t.Context(), io.Discard)
 	if !errors.Is(err, ErrMissing) {
 		t.Fatalf("got %v", err)
@@ -29,6 +30,7 @@ func TestOtherJarsAreRefused(t *testing.T) {
 	kit.Must(t, os.WriteFile(filepath.Join(path, "mvn"),
 		[]byte("#!/bin/sh\nmkdir libs; echo x >libs/HdrHistogram-2.2.2.jar\n"), 0o755))
 	kit.Says(t, kit.ErrorOf(Locate(t.Context(), io.Discard)), "1 computed checksum did NOT match", "not the files")
+
 	if _, err := os.Stat(filepath.Join(cache, "kafka", Version, "libs")); err == nil {
 		t.Error("they are in the cache")
 	}

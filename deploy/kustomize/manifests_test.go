@@ -26,8 +26,10 @@ import (
 // find returns what is at a path of keys. Lists on the way are taken apart.
 func find(value any, path string) []any {
 	found := []any{value}
+
 	for key := range strings.FieldsSeq(path) {
 		var below []any
+
 		for _, one := range found {
 			fields, _ := one.(map[string]any)
 			if list, is := fields[key].([]any); is {
@@ -38,6 +40,7 @@ func find(value any, path string) []any {
 		}
 		found = below
 	}
+
 	return found
 }
 
@@ -46,17 +49,20 @@ func text(value any, path string) string {
 	for _, one := range find(value, path) {
 		return fmt.Sprint(one)
 	}
+
 	return ""
 }
 
 // fields returns the map of scalars at a path.
 func fields(value any, path string) map[string]string {
 	all := map[string]string{}
+
 	for _, one := range find(value, path) {
 		for key, scalar := range one.(map[string]any) {
 			all[key] = fmt.Sprint(scalar)
 		}
 	}
+
 	return all
 }
 
@@ -73,13 +79,16 @@ func each(t *testing.T, test func(t *testing.T, m manifests)) {
 	if folder == "" {
 		t.Skip("needs what kustomize makes of the manifests: make check-manifests")
 	}
+
 	for _, name := range []string{inCluster, "ledger-elsewhere"} {
 		t.Run(name, func(t *testing.T) {
 			content, err := os.ReadFile(filepath.Join(folder, name+".yaml"))
 			kit.Must(t, err)
 			m := manifests{name: name}
+
 			for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
 				var one any
+
 				err := decoder.Decode(&one)
 				if errors.Is(err, io.EOF) {
 					break
@@ -87,6 +96,7 @@ func each(t *testing.T, test func(t *testing.T, m manifests)) {
 				kit.Must(t, err)
 				m.objects = append(m.objects, one)
 			}
+
 			if len(m.workloads()) < 6 {
 				t.Fatalf("only %d workloads", len(m.workloads()))
 			}
@@ -101,6 +111,7 @@ func (m manifests) of(kind string) (found []any) {
 			found = append(found, one)
 		}
 	}
+
 	return found
 }
 
@@ -120,6 +131,7 @@ func (m manifests) workloads() (all []workload) {
 				containers})
 		}
 	}
+
 	return all
 }
 
@@ -130,6 +142,7 @@ func (m manifests) data(name string) map[string]string {
 			return fields(one, "data")
 		}
 	}
+
 	return nil
 }
 
@@ -152,20 +165,24 @@ func TestObjectsAndContainers(t *testing.T) {
 				t.Errorf("%s %s in the namespace %q must not be applied", kind, text(one, "metadata name"), namespace)
 			}
 		}
+
 		for _, w := range m.workloads() {
 			if text(w.pod, "securityContext runAsNonRoot") != "true" ||
 				text(w.pod, "automountServiceAccountToken") != "false" {
 				t.Errorf("%s may run as root, or gets a token for the API server", w.name)
 			}
+
 			for _, c := range w.containers {
 				image := text(c, "image")
 				if !strings.HasSuffix(image, "/liquida:local") &&
 					!strings.Contains(string(compose), "image: "+image+"\n") {
 					t.Errorf("%s: docker-compose.yml has no image %s", w.name, image)
 				}
+
 				if strings.Contains(image, "/tigerbeetle:") && !strings.HasSuffix(image, ":"+tigerbeetle.Version) {
 					t.Errorf("%s: the image %s does not fit the client, %s", w.name, image, tigerbeetle.Version)
 				}
+
 				for setting, want := range map[string]string{"allowPrivilegeEscalation": "false",
 					"readOnlyRootFilesystem": "true", "capabilities drop": "ALL"} {
 					if got := text(c, "securityContext "+setting); got != want {
@@ -178,13 +195,16 @@ func TestObjectsAndContainers(t *testing.T) {
 				}
 			}
 		}
+
 		for _, service := range m.of("Service") {
 			selected := 0
+
 			for _, to := range m.pods() {
 				if !matches(map[string]any{"matchLabels": find(service, "spec selector")[0]}, to.labels) {
 					continue
 				}
 				selected++
+
 				for _, port := range find(service, "spec ports") {
 					if to.ports[text(port, "targetPort")] == 0 {
 						t.Errorf("Service %s: %s has no port %s", text(service, "metadata name"), to.name,
@@ -192,6 +212,7 @@ func TestObjectsAndContainers(t *testing.T) {
 					}
 				}
 			}
+
 			if selected == 0 {
 				t.Errorf("Service %s selects no pod", text(service, "metadata name"))
 			}
@@ -202,11 +223,13 @@ func TestObjectsAndContainers(t *testing.T) {
 // documentedSecrets returns the secrets that the commands of README.md make, as NAME/KEY.
 func documentedSecrets(t *testing.T) map[string]bool {
 	document := readme(t)
+
 	users := regexp.MustCompile(`for user in ([a-z -]+);`).FindStringSubmatch(document)
 	if users == nil {
 		t.Fatal("README.md makes no passwords of users")
 	}
 	made := map[string]bool{}
+
 	for _, secret := range regexp.MustCompile(`-n liquida create secret generic (\S+)(.*)`).FindAllStringSubmatch(
 		document, -1) {
 		names := []string{secret[1]}
@@ -216,12 +239,14 @@ func documentedSecrets(t *testing.T) map[string]bool {
 				names = append(names, "kafka-"+user)
 			}
 		}
+
 		for _, key := range regexp.MustCompile(`--from-file=(\S+)`).FindAllStringSubmatch(secret[2], -1) {
 			for _, name := range names {
 				made[name+"/"+key[1]] = true
 			}
 		}
 	}
+
 	return made
 }
 
@@ -236,17 +261,21 @@ func TestWhatIsReferencedExists(t *testing.T) {
 				if name := text(volume, "configMap name"); name != "" && m.data(name) == nil {
 					t.Errorf("%s: there is no ConfigMap %s", w.name, name)
 				}
+
 				for _, secret := range find(volume, "projected sources secret") {
 					if key := text(secret, "name") + "/" + text(secret, "items key"); !secrets[key] {
 						t.Errorf("%s: README.md makes no secret %s", w.name, key)
 					}
 				}
 			}
+
 			for _, claim := range find(w.object, "spec volumeClaimTemplates metadata name") {
 				volumes[claim.(string)] = ""
 			}
+
 			for _, c := range w.containers {
 				mounts := map[string]string{} // path, and its secret
+
 				for _, mount := range find(c, "volumeMounts") {
 					secret, there := volumes[text(mount, "name")]
 					if !there {
@@ -254,6 +283,7 @@ func TestWhatIsReferencedExists(t *testing.T) {
 					}
 					mounts[text(mount, "mountPath")] = secret
 				}
+
 				for setting, path := range m.settings(c) {
 					if key := mounts[filepath.Dir(path)] + "/" +
 						filepath.Base(path); strings.HasSuffix(setting, "_FILE") && !secrets[key] {
@@ -271,9 +301,11 @@ func (m manifests) settings(c any) map[string]string {
 	for _, from := range find(c, "envFrom configMapRef name") {
 		maps.Copy(settings, m.data(from.(string)))
 	}
+
 	for _, env := range find(c, "env") {
 		settings[text(env, "name")] = text(env, "value")
 	}
+
 	return settings
 }
 
@@ -286,11 +318,13 @@ func TestSettingsAreTheProgramsOwn(t *testing.T) {
 				if !strings.HasSuffix(text(c, "image"), "/liquida:local") {
 					continue
 				}
+
 				var program []string
 				for _, argument := range find(c, "args") {
 					program = append(program, fmt.Sprint(argument))
 				}
 				program = program[:min(len(program), 2)]
+
 				name := strings.Join(program, " ")
 				if known[name] == "" {
 					help, err := exec.Command("../../bin/"+program[0], append(program[1:], "--help")...).Output()
@@ -300,12 +334,14 @@ func TestSettingsAreTheProgramsOwn(t *testing.T) {
 					known[name] = string(help)
 				}
 				takes := func(setting string) bool { return strings.Contains(known[name], "\n  "+setting+"  ") }
+
 				given := m.settings(c)
 				for _, env := range find(c, "env name") {
 					if !takes(env.(string)) && env != "GOMEMLIMIT" {
 						t.Errorf("%s: %s has no setting %s", w.name, name, env)
 					}
 				}
+
 				for _, needed := range []string{"KAFKA_BROKERS", "KAFKA_TLS", "KAFKA_SASL_USER",
 					"KAFKA_SASL_PASSWORD_FILE", "TIGERBEETLE_ADDRESSES"} {
 					if _, has := given[needed]; takes(needed) && !has {
@@ -313,9 +349,11 @@ func TestSettingsAreTheProgramsOwn(t *testing.T) {
 					}
 				}
 			}
+
 			if w.name != "bootstrap" {
 				continue
 			}
+
 			users := find(w.pod, "volumes projected sources secret items path")
 			for _, access := range stream.Accesses {
 				if !slices.Contains(users, any(access.User+"/password")) {
@@ -333,15 +371,18 @@ func TestRedpandaIsSetAsInCompose(t *testing.T) {
 		kit.Must(t, errors.Join(err, yaml.Unmarshal(content, &value)))
 		return value
 	}
+
 	chart := fields(read("redpanda-values.yaml"), "config cluster")
 	for name, value := range read("../compose/redpanda-bootstrap.yaml") {
 		// The chart derives these: from auth.sasl, and from the size of the volume.
 		if slices.Contains([]string{"enable_sasl", "superusers", "storage_min_free_bytes"}, name) {
 			continue
 		}
+
 		if value == 0 {
 			value = 1
 		}
+
 		if chart[name] != fmt.Sprint(value) {
 			t.Errorf("%s is %v for the chart; it must be %v", name, chart[name], value)
 		}

@@ -24,6 +24,7 @@ func (m manifests) pods() (all []pod) {
 		for _, port := range find(w.pod, "containers ports") {
 			ports[text(port, "name")], _ = strconv.Atoi(text(port, "containerPort"))
 		}
+
 		replicas, _ := strconv.Atoi(text(w.object, "spec replicas"))
 		for i := range max(replicas, 1) {
 			labels := fields(w.template, "metadata labels")
@@ -31,6 +32,7 @@ func (m manifests) pods() (all []pod) {
 			all = append(all, pod{labels["app.kubernetes.io/name"], "liquida", labels, ports, ""})
 		}
 	}
+
 	return all
 }
 
@@ -40,14 +42,17 @@ func matches(selector any, labels map[string]string) bool {
 			return false
 		}
 	}
+
 	for _, expression := range find(selector, "matchExpressions") {
 		if text(expression, "operator") != "In" {
 			panic("the test does not know the operator " + text(expression, "operator"))
 		}
+
 		if !slices.Contains(find(expression, "values"), any(labels[text(expression, "key")])) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -57,16 +62,20 @@ func is(peer any, p pod) bool {
 		address, err := netip.ParseAddr(p.address)
 		return err == nil && netip.MustParsePrefix(cidr).Contains(address)
 	}
+
 	if p.address != "" {
 		return false
 	}
+
 	here := p.namespace == "liquida"
 	for _, selector := range find(peer, "namespaceSelector") {
 		here = matches(selector, map[string]string{"kubernetes.io/metadata.name": p.namespace})
 	}
+
 	for _, selector := range find(peer, "podSelector") {
 		here = here && matches(selector, p.labels)
 	}
+
 	return here
 }
 
@@ -77,15 +86,18 @@ func (m manifests) allows(direction string, own, other, server pod, port int) bo
 		return true // our policies do not apply to it
 	}
 	selected := false
+
 	for _, policy := range m.of("NetworkPolicy") {
 		if !matches(find(policy, "spec podSelector")[0], own.labels) ||
 			!slices.Contains(find(policy, "spec policyTypes"), any(direction)) {
 			continue
 		}
 		selected = true
+
 		for _, rule := range find(policy, "spec "+strings.ToLower(direction)) {
 			peers, ports := slices.Concat(find(rule, "from"), find(rule, "to")), find(rule, "ports port")
 			to := len(peers) == 0 || slices.ContainsFunc(peers, func(peer any) bool { return is(peer, other) })
+
 			on := len(ports) == 0 || slices.ContainsFunc(ports, func(p any) bool {
 				return fmt.Sprint(p) == fmt.Sprint(port) || server.ports[fmt.Sprint(p)] == port
 			})
@@ -94,6 +106,7 @@ func (m manifests) allows(direction string, own, other, server pod, port int) bo
 			}
 		}
 	}
+
 	return !selected
 }
 
@@ -101,17 +114,20 @@ func (m manifests) allows(direction string, own, other, server pod, port int) bo
 func mayReach(t *testing.T) map[string][]bool {
 	_, section, _ := strings.Cut(readme(t), "\n## Who may reach what\n")
 	rights := map[string][]bool{}
+
 	for line := range strings.Lines(section) {
 		cells := strings.Split(line, "|")
 		if len(cells) != 7 { // caller, four servers, and nothing around
 			continue
 		}
+
 		for caller := range strings.SplitSeq(strings.TrimSpace(cells[1]), ", ") {
 			for _, cell := range cells[2:6] {
 				rights[caller] = append(rights[caller], strings.TrimSpace(cell) == "yes")
 			}
 		}
 	}
+
 	return rights
 }
 
@@ -131,6 +147,7 @@ func TestWhoReachesWhat(t *testing.T) {
 			pod{name: "namespace `monitoring`", namespace: "monitoring"}, pod{name: outside, address: "203.0.113.7"},
 			pod{name: outside, namespace: "default",
 				labels: map[string]string{"app.kubernetes.io/name": "clearing-engine"}})
+
 		servers := append(m.pods(), pod{name: "a ledger elsewhere", address: "10.0.0.10"},
 			pod{name: "the internet", address: "203.0.113.7"},
 			pod{name: "kafka", namespace: "redpanda", labels: map[string]string{"app.kubernetes.io/name": "redpanda"}},
@@ -139,15 +156,18 @@ func TestWhoReachesWhat(t *testing.T) {
 			if len(rights[from.name]) != 4 {
 				t.Fatalf("the table of README.md has no row of %s", from.name)
 			}
+
 			for _, to := range servers {
 				for _, port := range []int{3001, 8080, 8081, 8125, 9093, 9100, 9102, 53, 443, 6443, 9644} {
 					if from.namespace != "liquida" && to.namespace != "liquida" {
 						continue
 					}
+
 					want := to.name == "DNS" && port == 53
 					if column, there := columns[fmt.Sprint(to.name, " ", port)]; there {
 						want = rights[from.name][column]
 					}
+
 					got := m.allows("Egress", from, to, to, port) && m.allows("Ingress", to, from, to, port)
 					if got != want {
 						t.Errorf("%s reaches %s on %d: %v, must be %v", from.name, to.name, port, got, want)

@@ -43,6 +43,7 @@ func TestOnlyTheBadChainOfARequestFails(t *testing.T) {
 
 func expectMoney(t *testing.T, p *payment, held, moved int64) {
 	t.Helper()
+
 	if is := p.money(t); is != fmt.Sprintf("%d,%d", held, moved) {
 		t.Errorf("held and moved are %s, want %d,%d", is, held, moved)
 	}
@@ -53,10 +54,12 @@ func expectResults(t *testing.T, request []tb.Transfer, want map[uint32]tb.Creat
 	t.Helper()
 	results, err := client.CreateTransfers(request)
 	kit.Must(t, err)
+
 	got := map[uint32]tb.CreateTransferResult{}
 	for _, result := range results {
 		got[result.Index] = result.Result
 	}
+
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -71,19 +74,23 @@ func TestAZeroInAFilterIsNoFilter(t *testing.T) {
 		opened.UserData64 = psp.Pack()
 		kit.Must(t, createAccounts(opened))
 	}
+
 	for psp, all := range map[pix.ISPB]bool{zero: true, other: false} {
 		found, err := client.QueryAccounts(
 			tb.QueryFilter{Code: uint16(ledger.Customer), UserData64: psp.Pack(), Limit: 8189})
 		kit.Must(t, err)
 		banks := map[pix.ISPB]bool{}
+
 		for _, account := range found {
 			_, named := ledger.UnpackAccount(account.ID)
 			banks[named.ISPB] = true
 		}
+
 		if !banks[psp] || banks[zero] != all || len(banks) > 1 != all {
 			t.Errorf("with the ISPB %s it finds accounts of %v", psp, banks)
 		}
 	}
+
 	nobody := tb.AccountFilter{Limit: 8189, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 	if found, err := client.GetAccountTransfers(nobody); err != nil || len(found) > 0 {
 		t.Errorf("an account without an id has transfers: %v %v", found, err)
@@ -96,6 +103,7 @@ func TestTooLargeRequestsFail(t *testing.T) {
 	defer b.close()
 	b.writer.Write(make(chan ledger.Result, 1), make([]tb.Transfer, 8190))
 	b.reader.Read(make(chan []tb.Transfer, 1), make([]tb.Uint128, 8190))
+
 	for range 2 {
 		select {
 		case err := <-b.failed:
@@ -116,6 +124,7 @@ func TestAProbeEndsByItself(t *testing.T) {
 		t.Fatalf("%+v, %v", probe, err)
 	}
 	since := uint64(probe.At.UnixNano())
+
 	held, err := client.QueryTransfers(tb.QueryFilter{Code: ledger.CodeClockProbe, TimestampMin: since, Limit: 1})
 	if err != nil || len(held) != 1 || !held[0].TransferFlags().Pending || held[0].Amount != (tb.Uint128{}) ||
 		held[0].Timestamp != since {
@@ -124,6 +133,7 @@ func TestAProbeEndsByItself(t *testing.T) {
 	kit.Await(t, "the end of the probe", func() (bool, string) {
 		events, err := client.GetChangeEvents(tb.ChangeEventsFilter{TimestampMin: since, Limit: 8000})
 		kit.Must(t, err)
+
 		return slices.ContainsFunc(events, func(e tb.ChangeEvent) bool {
 			return e.Type == tb.ChangeEventTwoPhaseExpired && e.TransferID == held[0].ID
 		}), "it has not expired"

@@ -154,6 +154,7 @@ func TestAnswers(t *testing.T) {
 	for _, f := range facts {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
+
 			s := newScene(t)
 			for i, sentence := range strings.Split(f.sent, ";") {
 				if s.do(sentence); t.Failed() {

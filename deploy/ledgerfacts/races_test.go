@@ -14,12 +14,14 @@ import (
 func race(t *testing.T, chains ...[]tb.Transfer) []ledger.Result {
 	answers := make([]ledger.Result, len(chains))
 	var racing sync.WaitGroup
+
 	for i, chain := range chains {
 		b := open(largest)
 		defer b.close()
 		racing.Go(func() { answers[i] = b.write(t, chain) })
 	}
 	racing.Wait()
+
 	return answers
 }
 
@@ -28,15 +30,18 @@ func race(t *testing.T, chains ...[]tb.Transfer) []ledger.Result {
 func TestOneVerdictWhoeverRaces(t *testing.T) {
 	first, closed, silent := newScene(t), pix.ReasonPayeeClosed, pix.ReasonPayeePSPSilent
 	settled := int64(0)
+
 	for range 40 {
 		p := newPaymentBetween(t, first.content.Payer, first.content.Payee)
 		p.content.AmountCentavos, p.timeout = 1, 2 // if a receipt wins, the timeout ends the hold
 		expect(t, p.reserve(), "OK")
 		answers := race(t, p.post(), p.void(closed), p.receipt(silent))
+
 		verdict, found := shared.trace(t, p.id).Verdict()
 		if !found {
 			t.Fatalf("no verdict after %v", answers)
 		}
+
 		for i, want := range []ledger.Verdict{{Settled: true}, {Reason: closed}, {Reason: silent}} {
 			want.Time = verdict.Time
 			if won := answers[i].OK(); won != (verdict == want) || !won &&
@@ -44,6 +49,7 @@ func TestOneVerdictWhoeverRaces(t *testing.T) {
 				t.Errorf("verdict %+v, and to %+v the ledger answered %s", verdict, want, answers[i].Status)
 			}
 		}
+
 		if verdict.Settled {
 			settled++
 		}
@@ -56,6 +62,7 @@ func TestOneVerdictWhoeverRaces(t *testing.T) {
 func TestOnePhase1WhoeverRaces(t *testing.T) {
 	for range 40 {
 		p := newPayment(t)
+
 		answers := race(t, p.reserve(), p.reserve())
 		for i, answer := range answers {
 			if answer.OK() == answers[1-i].OK() || !answer.OK() && answer.Status != tb.TransferExists {

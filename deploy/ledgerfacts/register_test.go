@@ -34,6 +34,7 @@ func (s *stalled) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transfer, e
 	found, err := s.Client.GetAccountTransfers(filter) // asked now, answered late
 	s.hold.RLock()
 	defer s.hold.RUnlock()
+
 	return found, err
 }
 
@@ -71,17 +72,21 @@ func TestAStaleRegister(t *testing.T) {
 	var last time.Time
 	kit.Await(t, "stale", func() (bool, string) {
 		before := time.Now()
+
 		_, fresh := r.Current()
 		if fresh {
 			last = before
 		}
+
 		return !fresh, "fresh"
 	})
+
 	if took := last.Sub(held); took > 2*time.Second {
 		t.Errorf("fresh until %v after the last answer", took)
 	}
 	problem(false)
 	bank.do("act suspended 0 OK")
+
 	if state, fresh := r.Current(); fresh || state.Suspended(psp) {
 		t.Errorf("fresh %v, suspended %v without an answer", fresh, state.Suspended(psp))
 	}

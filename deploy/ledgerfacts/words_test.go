@@ -37,10 +37,12 @@ func (w words) n(i int) int64 {
 	if w[i] == "most" {
 		return -1
 	}
+
 	n, err := strconv.ParseInt(w[i], 10, 64)
 	if err != nil {
 		panic(err)
 	}
+
 	return n
 }
 
@@ -50,6 +52,7 @@ func (w words) reason(i int) pix.Reason { return pix.MustReason(w[i]) }
 func (s *scene) do(sentence string) {
 	s.t.Helper()
 	w := words(strings.Fields(sentence))
+
 	verb, change, _ := strings.Cut(w[0], "/")
 	switch {
 	case len(w) == 3 && w[1] == "is":
@@ -67,10 +70,12 @@ func (s *scene) do(sentence string) {
 func expect(t *testing.T, chain []tb.Transfer, answers string) {
 	t.Helper()
 	got := shared.write(t, chain)
+
 	is := strings.TrimPrefix(got.Status.String(), "Transfer")
 	if got.Index > 0 {
 		is += fmt.Sprintf("@%d", got.Index)
 	}
+
 	if !slices.Contains(strings.Split(answers, "|"), is) || !got.OK() && got.Code != chain[got.Index].Code {
 		t.Errorf("the answer is %s, code %d, want %s", is, got.Code, answers)
 	}
@@ -114,6 +119,7 @@ func (s *scene) chain(verb string, w words) []tb.Transfer {
 			act.Account = s.content.Payer
 		}
 		kit.Must(s.t, act.Validate())
+
 		return ledger.AppendAct(nil, keys.CentralBank, fmt.Sprint(act.Bank, w[1:3]), act)
 	case "marker":
 		m := ledger.Marker{Banks: uint32(w.n(1)), Customers: 5000, DepositCentavos: 1e12, ReserveCentavos: 1e15}
@@ -122,6 +128,7 @@ func (s *scene) chain(verb string, w words) []tb.Transfer {
 		return []tb.Transfer{ledger.Origin{Log: 7, Partition: 3, Offset: w.n(1), Hash: [16]byte{1, 2}}.Transfer()}
 	}
 	s.t.Fatalf("%q is no word", verb)
+
 	return nil
 }
 
@@ -137,8 +144,10 @@ func (s *scene) changed(change string, chain []tb.Transfer) []tb.Transfer {
 		for _, slot := range slots {
 			burnt = burnt.Add(int(slot - '0'))
 		}
+
 		return ledger.AppendBurntMarks(chain, s.id, burnt)
 	}
+
 	switch change {
 	case "open":
 		return chain[:2]
@@ -146,8 +155,10 @@ func (s *scene) changed(change string, chain []tb.Transfer) []tb.Transfer {
 		chain[1].Flags &^= tb.TransferFlags{Linked: true}.ToUint16()
 		return chain[:2]
 	}
+
 	for i := range chain {
 		t := &chain[i]
+
 		switch change {
 		case "id":
 			t.ID = tb.ID()
@@ -169,12 +180,14 @@ func (s *scene) changed(change string, chain []tb.Transfer) []tb.Transfer {
 			t.UserData32++
 		}
 	}
+
 	return chain
 }
 
 // change does what a word changes; false: it is a word for what is sent.
 func (s *scene) change(verb string, w words) bool {
 	payer := s.content.Payer
+
 	switch verb {
 	case "amount":
 		s.content.AmountCentavos = uint64(w.n(1))
@@ -207,9 +220,11 @@ func (s *scene) change(verb string, w words) bool {
 		before := s.allowance()
 		s.cap = w.n(1)
 		expect(s.t, before.AppendAdjustment(nil, s.cap), "OK")
+
 		if after := s.allowance(); !after.Fits(s.cap) || after == before {
 			s.t.Errorf("the allowance was %+v and is %+v", before, after)
 		}
+
 		if late := shared.write(s.t, before.AppendAdjustment(nil, 5000)); !late.Exists() {
 			s.t.Errorf("a second adjustment of one version: %+v", late)
 		}
@@ -220,12 +235,14 @@ func (s *scene) change(verb string, w words) bool {
 	default:
 		return false
 	}
+
 	return true
 }
 
 // read returns what is so.
 func (s *scene) read(what string) string {
 	payer, psp := ledger.CustomerAccount(s.content.Payer), s.content.Payer.ISPB
+
 	switch what {
 	case "money":
 		return s.money(s.t)
@@ -240,11 +257,13 @@ func (s *scene) read(what string) string {
 	case "transfers": // that a query finds, and that name the payment
 		found, err := client.QueryTransfers(tb.QueryFilter{UserData128: s.reserve()[0].UserData128, Limit: 100})
 		kit.Must(s.t, err)
+
 		for _, transfer := range found {
 			if id, err := ledger.EndToEndIDOf(transfer); err != nil || id != s.id {
 				return fmt.Sprintf("%+v, which names %s, %v", transfer, id, err)
 			}
 		}
+
 		return fmt.Sprint(len(found))
 	case "leg-4":
 		return map[bool]string{true: "yes", false: "no"}[shared.trace(s.t, s.id).Capped()]
@@ -256,12 +275,14 @@ func (s *scene) read(what string) string {
 		case verdict.Settled:
 			return "settled"
 		}
+
 		return verdict.Reason.String()
 	case "return-left", "burnt": // as another return sees it
 		trace := shared.returnTrace(s.t, s.giveBack(s.t, amount))
 		if what == "burnt" {
 			return fmt.Sprintf("%b", trace.Burnt())
 		}
+
 		return fmt.Sprint(trace.Left(shared.lookup(s.t, trace.AppendOthers(nil))))
 	case "granted":
 		return fmt.Sprint(s.allowance().Centavos())
@@ -272,16 +293,20 @@ func (s *scene) read(what string) string {
 		if money := got[0].posted + got[1].posted; money != got[2].posted {
 			return fmt.Sprintf("%d, and reserve and transit are %d", got[2].posted, money)
 		}
+
 		return fmt.Sprint(got[2].posted)
 	case "origin": // by its id, and by its code
 		byID := shared.lookup(s.t, []tb.Uint128{ledger.OriginID(7, 3)})
+
 		byCode, err := client.QueryTransfers(tb.QueryFilter{Code: ledger.CodeOrigin, Limit: 10})
 		if err != nil || len(byID) != 1 || !slices.Equal(byID, byCode) {
 			return fmt.Sprintf("%+v and %+v, %v", byID, byCode, err)
 		}
+
 		return fmt.Sprint(ledger.OriginOf(byID[0]).Offset)
 	}
 	s.t.Fatalf("%q is no word", what)
+
 	return ""
 }
 
@@ -306,6 +331,7 @@ func (s *scene) someone(who string, psp pix.ISPB) pix.Account {
 		return noCustomer("ZZZZZZZZ")
 	}
 	s.t.Fatalf("%q is nobody", who)
+
 	return pix.Account{}
 }
 
@@ -314,5 +340,6 @@ func (s *scene) allowance() ledger.Grant {
 	if err != nil || len(found) != 1 {
 		s.t.Fatal(found, err)
 	}
+
 	return ledger.GrantOf(found[0])
 }

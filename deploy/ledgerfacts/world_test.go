@@ -34,15 +34,18 @@ func TestMain(m *testing.M) {
 			return fail(err)
 		}
 		defer os.RemoveAll(dir)
+
 		server, err := ledgertest.Start(dir)
 		if err != nil {
 			return fail(err)
 		}
 		defer server.Stop()
+
 		if client, err = ledger.Connect(server.Config); err != nil {
 			return fail(err)
 		}
 		defer client.Close()
+
 		if err := createAccounts(
 			ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount),
 			ledger.NewAccount(ledger.AllowanceSourceAccount), ledger.NewAccount(ledger.RegisterAccount),
@@ -51,6 +54,7 @@ func TestMain(m *testing.M) {
 		}
 		shared = open(largest)
 		defer shared.close()
+
 		return m.Run()
 	}())
 }
@@ -80,6 +84,7 @@ func open(config ledger.BatchConfig) *engine {
 	b.reader = ledger.NewTransferReader(client, config, registry, func(reply chan []tb.Transfer, found []tb.Transfer) {
 		reply <- found
 	}, failing)
+
 	return b
 }
 
@@ -90,6 +95,7 @@ func (b *engine) write(t testing.TB, chain []tb.Transfer) ledger.Result {
 	t.Helper()
 	reply := make(chan ledger.Result, 1)
 	b.writer.Write(reply, chain)
+
 	return receive(t, b, reply)
 }
 
@@ -97,6 +103,7 @@ func (b *engine) lookup(t testing.TB, ids []tb.Uint128) []tb.Transfer {
 	t.Helper()
 	reply := make(chan []tb.Transfer, 1)
 	b.reader.Read(reply, ids)
+
 	return receive(t, b, reply)
 }
 
@@ -114,6 +121,7 @@ func (b *engine) returnTrace(t testing.TB, g *repayment) ledger.ReturnTrace {
 
 func receive[T any](t testing.TB, b *engine, reply chan T) (answer T) {
 	t.Helper()
+
 	select {
 	case answer = <-reply:
 	case err := <-b.failed:
@@ -121,6 +129,7 @@ func receive[T any](t testing.TB, b *engine, reply chan T) (answer T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("no answer from the ledger after 30 s")
 	}
+
 	return answer
 }
 
@@ -129,6 +138,7 @@ func createAccounts(accounts ...tb.Account) error {
 	if err == nil && len(results) > 0 {
 		err = fmt.Errorf("creating accounts: %v", results)
 	}
+
 	return err
 }
 
@@ -141,6 +151,7 @@ func newPSP(t testing.TB, reserve uint64) pix.ISPB {
 	kit.Must(t, createAccounts(ledger.NewAccount(ledger.ReserveAccount(psp)),
 		ledger.NewAccount(ledger.TransitAccount(psp))))
 	kit.Must(t, fund(ledger.IssuanceAccount, ledger.ReserveAccount(psp), reserve))
+
 	return psp
 }
 
@@ -150,6 +161,7 @@ func newCustomer(t testing.TB, psp pix.ISPB, deposit uint64) pix.Account {
 	account := noCustomer(psp)
 	kit.Must(t, createAccounts(ledger.NewAccount(ledger.CustomerAccount(account))))
 	kit.Must(t, fund(ledger.TransitAccount(psp), ledger.CustomerAccount(account), deposit))
+
 	return account
 }
 
@@ -165,6 +177,7 @@ func fund(debit, credit ledger.AccountID, amount uint64) error {
 	if err == nil && len(results) > 0 {
 		err = fmt.Errorf("funding: %v", results)
 	}
+
 	return err
 }
 
@@ -199,6 +212,7 @@ func newID(t testing.TB, payer pix.ISPB) pix.EndToEndID {
 	t.Helper()
 	id, err := pix.ParseEndToEndID(fmt.Sprintf("E%s202506011200%011d", payer, serial.Add(1)))
 	kit.Must(t, err)
+
 	return id
 }
 
@@ -218,10 +232,12 @@ type balance struct{ posted, pending int64 }
 
 func balancesOf(t testing.TB, ids ...ledger.AccountID) []balance {
 	t.Helper()
+
 	accounts, err := client.LookupAccounts(ids)
 	if err != nil || len(accounts) != len(ids) {
 		t.Fatalf("%d of %d accounts, %v", len(accounts), len(ids), err)
 	}
+
 	var balances []balance
 	for _, a := range accounts {
 		balances = append(balances, balance{
@@ -229,6 +245,7 @@ func balancesOf(t testing.TB, ids ...ledger.AccountID) []balance {
 			pending: ledger.Centavos(a.CreditsPending) - ledger.Centavos(a.DebitsPending),
 		})
 	}
+
 	return balances
 }
 
@@ -241,6 +258,7 @@ func (p *payment) money(t testing.TB) string {
 		ledger.TransitAccount(payer.ISPB),
 		ledger.ReserveAccount(payer.ISPB), ledger.TransitAccount(payee.ISPB), ledger.ReserveAccount(payee.ISPB))
 	held, moved := -got[0].pending, deposit-got[0].posted
+
 	want := []balance{
 		{deposit - moved, -held}, {deposit + moved, held}, {moved - deposit, held}, {reserve - moved, -held},
 		{-deposit - moved, -held}, {reserve + moved, held},
@@ -249,9 +267,11 @@ func (p *payment) money(t testing.TB) string {
 		bank := []balance{{posted: -deposit}, {posted: reserve}}
 		want = append([]balance{want[0], {moved, held}}, append(bank, bank...)...)
 	}
+
 	if !slices.Equal(got, want) {
 		return fmt.Sprintf("%d,%d of the payer, but of all accounts %+v, want %+v", held, moved, got, want)
 	}
+
 	return fmt.Sprintf("%d,%d", held, moved)
 }
 
@@ -266,6 +286,7 @@ func (p *payment) giveBack(t testing.TB, centavos uint64) *repayment {
 	t.Helper()
 	id, err := pix.ParseReturnID("D" + newID(t, p.content.Payee.ISPB).String()[1:])
 	kit.Must(t, err)
+
 	return &repayment{id, pix.ReturnContent{Original: p.id, AmountCentavos: centavos, Reason: pix.ReturnReasons[0]}, p}
 }
 

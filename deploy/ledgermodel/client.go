@@ -32,6 +32,7 @@ func (l *Ledger) Connect(delay func() time.Duration) *Client {
 	}
 	open := make(chan struct{})
 	close(open)
+
 	return &Client{ledger: l, delay: delay, clock: time.Now, turn: make(chan struct{}, 1), requests: open,
 		replies: open, closed: make(chan struct{})}
 }
@@ -41,9 +42,11 @@ func (l *Ledger) Connect(delay func() time.Duration) *Client {
 func (c *Client) Cut(requests, replies bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if requests {
 		shut(&c.requests)
 	}
+
 	if replies {
 		shut(&c.replies)
 	}
@@ -62,6 +65,7 @@ func shut(direction *chan struct{}) {
 func (c *Client) Heal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, direction := range []chan struct{}{c.requests, c.replies} {
 		select {
 		case <-direction:
@@ -75,6 +79,7 @@ func (c *Client) Heal() {
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	select {
 	case <-c.closed:
 	default:
@@ -90,11 +95,13 @@ func (c *Client) pass(direction *chan struct{}) error {
 	c.mu.Lock()
 	gate := *direction
 	c.mu.Unlock()
+
 	select {
 	case <-c.closed: // first: a dead program sends nothing
 		return errors.ErrClientClosed{}
 	default:
 	}
+
 	select {
 	case <-gate:
 		return nil
@@ -108,21 +115,25 @@ func request[R any](c *Client, creates, looksUp int, apply func(timestamp uint64
 	if max(creates, looksUp) > EventsMax {
 		return reply, errors.ErrMaximumBatchSizeExceeded{}
 	}
+
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-c.closed:
 		return reply, errors.ErrClientClosed{}
 	}
+
 	if err := c.pass(&c.requests); err != nil {
 		return reply, err
 	}
+
 	result := c.ledger.request(uint64(c.clock().UnixNano()), creates, func(timestamp uint64) any {
 		return apply(timestamp)
 	})
 	if err := c.pass(&c.replies); err != nil {
 		return reply, err
 	}
+
 	return result.(R), nil
 }
 

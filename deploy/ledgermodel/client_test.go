@@ -25,6 +25,7 @@ func TestAClientThatIsCutOff(t *testing.T) {
 				_, err := client.CreateAccounts([]tb.Account{{ID: tb.ToUint128(id), Ledger: 1, Code: 1}})
 				done <- err
 			}()
+
 			return done
 		}
 		there := func(id uint64) bool {
@@ -37,23 +38,28 @@ func TestAClientThatIsCutOff(t *testing.T) {
 		}
 
 		client.Cut(true, false)
+
 		first := create(1)
 		if ended(first) || there(1) {
 			t.Error("a request went through a cut")
 		}
 		client.Heal()
+
 		if !ended(first) || !there(1) {
 			t.Error("a request did not go on after the cut")
 		}
 		client.Cut(false, true)
+
 		second := create(2)
 		if ended(second) || !there(2) {
 			t.Error("a reply went through a cut, or its request was not carried out")
 		}
 		client.Close()
+
 		if !ended(second) || !errors.Is(<-second, tberrors.ErrClientClosed{}) {
 			t.Error("a closed client's request did not end with an error")
 		}
+
 		if _, err := client.LookupAccounts(nil); !errors.Is(err, tberrors.ErrClientClosed{}) {
 			t.Errorf("a closed client answered: %v", err)
 		}
@@ -70,6 +76,7 @@ func TestHealEndsEveryCut(t *testing.T) {
 		synctest.Wait()
 		client.Cut(true, true)
 		client.Heal()
+
 		select {
 		case err := <-answered:
 			if err != nil {
@@ -92,6 +99,7 @@ func TestARequestHasItsLimit(t *testing.T) {
 
 func TestWhatIsNotModelledPanics(t *testing.T) {
 	one, two := tb.ToUint128(1), tb.ToUint128(2)
+
 	transfer := func(change func(*tb.Transfer)) func(*Client) {
 		t := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Ledger: 1, Code: 1}
 		change(&t)
@@ -129,10 +137,12 @@ func TestNoServiceImportsTheModel(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "./services/producer", "./services/clearing-engine",
 		"./services/bank-simulator", "./client/liquida", "./deploy/cmd/...")
 	list.Dir = "../.."
+
 	out, err := list.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	if strings.Contains(string(out), "/ledgermodel") {
 		t.Error("a program is built with the ledger's model")
 	}
@@ -153,6 +163,7 @@ func TestACloneGoesOnAlone(t *testing.T) {
 		Ledger: 1, Code: 1}
 	create(l, hold, tb.TransferFlags{Pending: true})
 	states := map[string]bool{}
+
 	for name, change := range map[string]func(*Ledger){
 		"a transfer": func(l *Ledger) {
 			create(l, tb.Transfer{ID: two, PendingID: one}, tb.TransferFlags{VoidPendingTransfer: true})
@@ -168,11 +179,13 @@ func TestACloneGoesOnAlone(t *testing.T) {
 	} {
 		before, clone := string(l.AppendState(nil)), l.Clone()
 		change(clone)
+
 		if string(l.AppendState(nil)) != before {
 			t.Errorf("%s: the ledger changed with its clone", name)
 		}
 		states[string(clone.AppendState(nil))] = true
 	}
+
 	if len(states) != 4 || !states[string(l.AppendState(nil))] {
 		t.Errorf("three changes and none make %d states", len(states))
 	}

@@ -23,6 +23,7 @@ func (l *Ledger) Clone() *Ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := New()
+
 	c.last, c.transfers, c.burnt, c.places, c.expiries = l.last, slices.Clone(l.transfers), maps.Clone(l.burnt),
 		maps.Clone(l.places), slices.Clone(l.expiries)
 	for _, a := range l.created {
@@ -32,6 +33,7 @@ func (l *Ledger) Clone() *Ledger {
 	cloneIndex(c.byAccount, l.byAccount)
 	cloneIndex(c.byUserData, l.byUserData)
 	cloneIndex(c.byCode, l.byCode)
+
 	return c
 }
 
@@ -48,6 +50,7 @@ func (l *Ledger) AppendState(state []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	number := func(n uint64) { state = binary.AppendUvarint(state, n) }
+
 	ids := func(ids ...tb.Uint128) {
 		for _, id := range ids {
 			raw := id.Bytes()
@@ -59,9 +62,11 @@ func (l *Ledger) AppendState(state []byte) []byte {
 		number(uint64(a.Flags))
 	}
 	number(uint64(len(l.transfers)))
+
 	for _, id := range inOrder(maps.Keys(l.places)) {
 		t := &l.transfers[l.places[id]]
 		ids(t.ID, t.DebitAccountID, t.CreditAccountID, t.Amount, t.PendingID, t.UserData128)
+
 		for _, n := range []uint64{
 			t.UserData64, uint64(t.UserData32), uint64(t.Timeout), uint64(t.Ledger), uint64(t.Code), uint64(t.Flags),
 			t.Timestamp / uint64(time.Second), uint64(t.status),
@@ -70,6 +75,7 @@ func (l *Ledger) AppendState(state []byte) []byte {
 		}
 	}
 	ids(inOrder(maps.Keys(l.burnt))...)
+
 	return state
 }
 

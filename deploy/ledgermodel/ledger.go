@@ -74,6 +74,7 @@ func (l *Ledger) request(now uint64, creates int, apply func(timestamp uint64) a
 	now = max(now, l.last+1)
 	l.expireUntil(now)
 	l.last = now + uint64(creates)
+
 	return apply(l.last)
 }
 
@@ -86,12 +87,14 @@ func neverSent(what string, event any) {
 func (l *Ledger) createAccounts(timestamp uint64, accounts []tb.Account) (results []tb.AccountEventResult) {
 	for i := range accounts {
 		a := &accounts[i]
+
 		at := eventTime(timestamp, i, len(accounts), a.AccountFlags().Imported, accounts[0].AccountFlags().Imported,
 			a.Timestamp)
 		if result := l.createAccount(at, a); result != tb.AccountOK {
 			results = append(results, tb.AccountEventResult{Index: uint32(i), Result: result})
 		}
 	}
+
 	return results
 }
 
@@ -104,6 +107,7 @@ func eventTime(timestamp uint64, i, events int, imported, imports bool, given ui
 	case imported:
 		return given
 	}
+
 	return timestamp - uint64(events-1-i)
 }
 
@@ -116,16 +120,20 @@ func (l *Ledger) createTransfers(timestamp uint64, transfers []tb.Transfer) (res
 		results = append(results, tb.TransferEventResult{Index: uint32(i), Result: result})
 	}
 	first, broken := -1, false // of the chain
+
 	for i := range transfers {
 		t := &transfers[i]
+
 		flags := t.TransferFlags()
 		if flags.Linked && first < 0 {
 			first, broken = i, false
 			l.begin()
 		}
+
 		if flags.Linked && i == len(transfers)-1 {
 			neverSent("a chain that stays open", *t)
 		}
+
 		at := eventTime(timestamp, i, len(transfers), flags.Imported, transfers[0].TransferFlags().Imported,
 			t.Timestamp)
 		if broken {
@@ -134,16 +142,19 @@ func (l *Ledger) createTransfers(timestamp uint64, transfers []tb.Transfer) (res
 			if first >= 0 {
 				broken = true
 				l.discard()
+
 				for before := first; before < i; before++ {
 					failed(before, tb.TransferLinkedEventFailed)
 				}
 			}
 			failed(i, result)
 		}
+
 		if first >= 0 && !flags.Linked {
 			l.chain, first, broken = nil, -1, false
 		}
 	}
+
 	return results
 }
 
@@ -156,9 +167,11 @@ func (l *Ledger) discard() {
 	for _, place := range l.chain.ended {
 		l.transfers[place].status = pending
 	}
+
 	for id, before := range l.chain.accounts {
 		*l.accounts[id] = before
 	}
+
 	for place := len(l.transfers) - 1; place >= l.chain.transfers; place-- {
 		t := &l.transfers[place]
 		delete(l.places, t.ID)
@@ -180,6 +193,7 @@ func (l *Ledger) change(id tb.Uint128) *tb.Account {
 			l.chain.accounts[id] = *account
 		}
 	}
+
 	return account
 }
 
@@ -187,12 +201,14 @@ var knownAccountFlags = tb.AccountFlags{DebitsMustNotExceedCredits: true, Histor
 
 func (l *Ledger) createAccount(timestamp uint64, a *tb.Account) tb.CreateAccountResult {
 	zero := tb.Uint128{}
+
 	e := l.accounts[a.ID]
 	if a.Flags&^knownAccountFlags != 0 || a.ID == zero || a.Ledger == 0 || a.Code == 0 || a.UserData32 != 0 ||
 		a.DebitsPending != zero || a.DebitsPosted != zero || a.CreditsPending != zero || a.CreditsPosted != zero ||
 		e != nil && (a.Ledger != e.Ledger || a.Code != e.Code) {
 		neverSent("such an account", *a)
 	}
+
 	switch {
 	case e != nil && a.Flags != e.Flags:
 		return tb.AccountExistsWithDifferentFlags
@@ -209,6 +225,7 @@ func (l *Ledger) createAccount(timestamp uint64, a *tb.Account) tb.CreateAccount
 	account.Timestamp = timestamp
 	l.accounts[a.ID] = &account
 	l.created = append(l.created, &account)
+
 	return tb.AccountOK
 }
 
@@ -268,6 +285,7 @@ func (l *Ledger) expireUntil(timestamp uint64) {
 		if next.place >= len(l.transfers) {
 			continue // its chain was discarded
 		}
+
 		t := &l.transfers[next.place]
 		if t.Timeout == 0 || t.status != pending || expiresAt(&t.Transfer) != next.at {
 			continue // it was posted or voided, or its chain was discarded and its place taken

@@ -21,6 +21,7 @@ func (n number) uint128() tb.Uint128 {
 	var raw [16]byte
 	binary.LittleEndian.PutUint64(raw[8:], n.high)
 	binary.LittleEndian.PutUint64(raw[:8], n.low)
+
 	return tb.BytesToUint128(raw)
 }
 
@@ -38,10 +39,12 @@ func (n number) plus(other number) (sum number, overflow bool) {
 // minus returns the difference. The caller knows that it is not negative.
 func (n number) minus(other number) number {
 	low, borrow := bits.Sub64(n.low, other.low, 0)
+
 	high, borrow := bits.Sub64(n.high, other.high, borrow)
 	if borrow != 0 {
 		panic("ledgermodel: a balance below zero")
 	}
+
 	return number{high, low}
 }
 

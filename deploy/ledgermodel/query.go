@@ -11,6 +11,7 @@ func (l *Ledger) lookUpAccounts(ids []tb.Uint128) []tb.Account {
 			found = append(found, *account)
 		}
 	}
+
 	return found
 }
 
@@ -21,6 +22,7 @@ func (l *Ledger) lookUpTransfers(ids []tb.Uint128) []tb.Transfer {
 			found = append(found, l.transfers[place].Transfer)
 		}
 	}
+
 	return found
 }
 
@@ -33,6 +35,7 @@ func (l *Ledger) accountTransfers(filter tb.AccountFilter) []tb.Transfer {
 		!flags.Credits {
 		neverSent("such a filter", filter)
 	}
+
 	return l.collect(l.byAccount[filter.AccountID], flags.Reversed, filter.Limit, func(t *tb.Transfer) bool {
 		return within(filter.TimestampMin, filter.TimestampMax, t.Timestamp) && asked(filter.Code, t.Code) &&
 			(flags.Debits && t.DebitAccountID == filter.AccountID || flags.Credits &&
@@ -47,6 +50,7 @@ func (l *Ledger) accountBalances(filter tb.AccountFilter) []tb.AccountBalance {
 	if account := l.accounts[filter.AccountID]; account == nil || !account.AccountFlags().History {
 		return balances
 	}
+
 	for _, found := range l.accountTransfers(filter) {
 		t := &l.transfers[l.places[found.ID]]
 		if t.DebitAccountID == filter.AccountID {
@@ -55,11 +59,13 @@ func (l *Ledger) accountBalances(filter tb.AccountFilter) []tb.AccountBalance {
 			balances = append(balances, *t.creditAfter)
 		}
 	}
+
 	return balances
 }
 
 func (l *Ledger) queryTransfers(filter tb.QueryFilter) []tb.Transfer {
 	var places []int
+
 	switch {
 	case filter.UserData128 != tb.Uint128{}:
 		places = l.byUserData[filter.UserData128]
@@ -70,6 +76,7 @@ func (l *Ledger) queryTransfers(filter tb.QueryFilter) []tb.Transfer {
 			places = append(places, place)
 		}
 	}
+
 	return l.collect(places, filter.QueryFilterFlags().Reversed, filter.Limit, func(t *tb.Transfer) bool {
 		return fits(&filter, t.Timestamp, t.UserData128, t.UserData64, t.Ledger, t.Code)
 	})
@@ -80,6 +87,7 @@ func fits(filter *tb.QueryFilter, at uint64, data128 tb.Uint128, data64 uint64, 
 	if filter.UserData32 != 0 {
 		neverSent("such a filter", *filter)
 	}
+
 	return within(filter.TimestampMin, filter.TimestampMax, at) && asked(filter.UserData128, data128) &&
 		asked(filter.UserData64, data64) && asked(filter.Ledger, number) && asked(filter.Code, code)
 }
@@ -91,13 +99,16 @@ func (l *Ledger) collect(places []int, reversed bool, limit uint32, wanted func(
 		if len(found) == int(min(limit, EventsMax)) {
 			break
 		}
+
 		if reversed {
 			i = len(places) - 1 - i
 		}
+
 		if t := &l.transfers[places[i]].Transfer; wanted(t) {
 			found = append(found, *t)
 		}
 	}
+
 	return found
 }
 
@@ -107,13 +118,16 @@ func (l *Ledger) queryAccounts(filter tb.QueryFilter) []tb.Account {
 		if len(found) == int(min(filter.Limit, EventsMax)) {
 			break
 		}
+
 		if filter.QueryFilterFlags().Reversed {
 			i = len(l.created) - 1 - i
 		}
+
 		if a := l.created[i]; fits(&filter, a.Timestamp, a.UserData128, a.UserData64, a.Ledger, a.Code) {
 			found = append(found, *a)
 		}
 	}
+
 	return found
 }
 

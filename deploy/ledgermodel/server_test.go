@@ -37,6 +37,7 @@ func TestTheModelAnswersAsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Stop()
+
 	clients := make([]tigerbeetle.Client, 3)
 	for i := range clients {
 		if clients[i], err = ledger.Connect(server.Config); err != nil {
@@ -58,19 +59,23 @@ func TestTheModelAnswersAsTheServer(t *testing.T) {
 		tr := &trial{no: uint32(no), client: clients[no%len(clients)], model: New(), imports: imports,
 			seen: map[string]int{}}
 		mu.Unlock()
+
 		tr.random = rand.New(rand.NewPCG(*seed, uint64(tr.no)))
 		if err := tr.run(); err != nil {
 			t.Errorf("trial %d of seed %d, imports %v: %v", tr.no, *seed, imports, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
+
 		for result, n := range tr.seen {
 			seen[result] += n
 		}
+
 		if tr.no%100 == 0 {
 			t.Logf("%d requests begun", begun.Load())
 		}
 	}
+
 	for range 16 {
 		group.Go(func() {
 			for !t.Failed() && begun.Add(trialRequests) <= int64(*requests) {
@@ -79,6 +84,7 @@ func TestTheModelAnswersAsTheServer(t *testing.T) {
 		})
 	}
 	group.Wait()
+
 	for range 1 + *requests/20_000 { // alone: an import comes after all others
 		if !t.Failed() {
 			run(true)
@@ -89,6 +95,7 @@ func TestTheModelAnswersAsTheServer(t *testing.T) {
 		t.Logf("%9d %s", seen[result], result)
 	}
 	t.Logf("%d requests in %d trials, %d kinds of results", no*trialRequests, no, len(seen))
+
 	if len(seen) != kinds {
 		t.Errorf("of the %d kinds of results the answers have %d: the trials prove nothing about the others",
 			kinds, len(seen))
@@ -137,16 +144,19 @@ func (tr *trial) run() error {
 		return err
 	}
 	tr.last = uint64(time.Now().UnixNano())
+
 	for range 2 {
 		for range trialRequests / 2 {
 			if err := tr.request(); err != nil {
 				return err
 			}
 		}
+
 		if err := tr.settle(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -154,6 +164,7 @@ func (tr *trial) run() error {
 // and 12. 13 is an allowance and 14 its source, both on the other ledger number.
 func (tr *trial) open() error {
 	var accounts []tb.Account
+
 	for _, n := range []uint64{1, 2, 3, 4, 5, 8, 9, 10, 13, 14} {
 		a := tb.Account{ID: tr.id(n), Ledger: tr.ledger(), Code: uint16(1 + n%2), UserData64: n % 3}
 		if n >= 13 {
@@ -162,9 +173,11 @@ func (tr *trial) open() error {
 		a.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: n >= 3 && n <= 5 || n == 13, History: n == 3}.ToUint16()
 		accounts = append(accounts, a)
 	}
+
 	if err := tr.createAccounts(accounts); err != nil {
 		return err
 	}
+
 	var funding []tb.Transfer
 	for n := uint64(3); n <= 5; n++ {
 		funding = append(funding, tb.Transfer{ID: tr.id(50 + n), DebitAccountID: tr.id(2), CreditAccountID: tr.id(n),
@@ -173,6 +186,7 @@ func (tr *trial) open() error {
 	allowance := tb.Transfer{ID: tr.id(57), DebitAccountID: tr.id(14), CreditAccountID: tr.id(13),
 		Amount: tb.ToUint128(200), Ledger: tr.ledger() + 1, Code: 51}
 	funding = append(funding, allowance)
+
 	if tr.no%4 == 1 { // sums that only pending and posted together make too large
 		for i, leg := range [][2]uint64{{8, 10}, {2, 10}, {10, 2}, {10, 8}} {
 			funding = append(funding,
@@ -180,6 +194,7 @@ func (tr *trial) open() error {
 					Amount: half, Ledger: tr.ledger(), Code: 1, Flags: tb.TransferFlags{Pending: i%2 == 0}.ToUint16()})
 		}
 	}
+
 	return tr.createTransfers(funding)
 }
 
@@ -188,11 +203,13 @@ func (tr *trial) open() error {
 func (tr *trial) compare(question any, until uint64, answer any, ask func(*Ledger) any) error {
 	for try := tr.model; ; {
 		next := try.Clone()
+
 		is := ask(next)
 		if reflect.DeepEqual(is, answer) {
 			tr.model = next
 			return nil
 		}
+
 		if len(try.expiries) == 0 || try.expiries[0].at > until {
 			return fmt.Errorf("at %d: %+v\nthe server: %+v\nthe model:  %+v", until, question, answer, is)
 		}
@@ -206,6 +223,7 @@ func read[Q, A any](tr *trial, question Q, ask func(Q) (A, error), model func(*L
 	if err != nil {
 		return err
 	}
+
 	return tr.compare(question, uint64(time.Now().UnixNano()), answer, func(l *Ledger) any {
 		return model(l, question)
 	})
@@ -223,18 +241,22 @@ func (tr *trial) createAccounts(accounts []tb.Account) error {
 	if !accounts[0].AccountFlags().Imported {
 		accounts = append([]tb.Account{probe}, accounts...)
 	}
+
 	results, err := tr.client.CreateAccounts(accounts)
 	if err != nil {
 		return err
 	}
 	stored, err := tr.client.LookupAccounts([]tb.Uint128{probe.ID})
+
 	at := uint64(time.Now().UnixNano())
 	if len(stored) > 0 {
 		at = stored[0].Timestamp + uint64(len(accounts)-1)
 	}
+
 	for _, result := range results {
 		tr.seen[result.Result.String()]++
 	}
+
 	return cmp.Or(err, tr.compare(accounts, at, results, func(l *Ledger) any {
 		return orEmpty(l.createAccounts(at, accounts))
 	}))
@@ -254,6 +276,7 @@ func (tr *trial) createTransfers(transfers []tb.Transfer) error {
 	if !transfers[0].TransferFlags().Imported {
 		transfers = append([]tb.Transfer{probe}, transfers...)
 	}
+
 	ids := make([]tb.Uint128, len(transfers))
 	for i := range transfers {
 		ids[i] = transfers[i].ID
@@ -265,25 +288,31 @@ func (tr *trial) createTransfers(transfers []tb.Transfer) error {
 	is.results, failed[0] = tr.client.CreateTransfers(transfers)
 	at := uint64(time.Now().UnixNano())
 	is.stored, failed[1] = tr.client.LookupTransfers(ids)
+
 	unsure := len(tr.model.expiries) > 0 && tr.model.expiries[0].at <= at // the balances say what had expired
 	if unsure {
 		is.balances, failed[2] = tr.client.GetAccountBalances(newest)
 	}
+
 	if err := cmp.Or(failed[:]...); err != nil {
 		return err
 	}
+
 	if is.stored = orEmpty(is.stored); ids[0] == probe.ID {
 		at = is.stored[0].Timestamp + uint64(len(transfers)-1)
 	}
+
 	for _, result := range is.results {
 		tr.seen[result.Result.String()]++
 	}
 	tr.seen[tb.TransferOK.String()] += len(transfers) - len(is.results)
+
 	return tr.compare(transfers, at, is, func(l *Ledger) any {
 		is := written{results: orEmpty(l.createTransfers(at, transfers)), stored: l.lookUpTransfers(ids)}
 		if unsure {
 			is.balances = l.accountBalances(newest)
 		}
+
 		return is
 	})
 }
@@ -295,6 +324,7 @@ func (tr *trial) request() error {
 	if tr.imports { // it is alone, so it does nothing else
 		what = pick(tr, 0, 7, 7, 7)
 	}
+
 	switch what {
 	case 0:
 		accounts := make([]tb.Account, 1+tr.random.IntN(4))
@@ -304,6 +334,7 @@ func (tr *trial) request() error {
 		tr.imported(len(accounts), func(i int, at uint64) {
 			accounts[i].Flags, accounts[i].Timestamp = accounts[i].Flags|tb.AccountFlags{Imported: true}.ToUint16(), at
 		})
+
 		return tr.createAccounts(accounts)
 	case 1:
 		return read(tr, []tb.Uint128{tr.accountID(), tr.id(27), tr.accountID()}, tr.client.LookupAccounts,
@@ -321,6 +352,7 @@ func (tr *trial) request() error {
 		return read(tr, tr.accountFilter(), tr.client.GetAccountBalances, (*Ledger).accountBalances)
 	}
 	var transfers []tb.Transfer
+
 	for range 1 + tr.random.IntN(4) {
 		switch tr.random.IntN(8) {
 		case 0:
@@ -340,6 +372,7 @@ func (tr *trial) request() error {
 		t.Flags, t.Timestamp, t.Timeout = t.Flags|tb.TransferFlags{Imported: true}.ToUint16(), at, 0
 	})
 	tr.sent = append(tr.sent, transfers...)
+
 	return tr.createTransfers(transfers)
 }
 
@@ -355,6 +388,7 @@ func (tr *trial) imported(events int, give func(i int, at uint64)) {
 		return
 	}
 	before := tr.last
+
 	tr.last = uint64(time.Now().UnixNano())
 	for i := range events {
 		tr.last += 1 + tr.random.Uint64N(50)
@@ -371,11 +405,13 @@ func seldom[T any](tr *trial, value T, others ...T) T {
 	if tr.random.IntN(40) == 0 {
 		return pick(tr, others...)
 	}
+
 	return value
 }
 
 func (tr *trial) account() tb.Account {
 	flags := tb.AccountFlags{DebitsMustNotExceedCredits: tr.random.IntN(3) == 0, History: tr.random.IntN(8) == 0}
+
 	return tb.Account{
 		ID: tr.id(20 + tr.random.Uint64N(accountsEnd-20)), Ledger: tr.ledger(), Code: 1, Flags: flags.ToUint16(),
 		UserData128: seldom(tr, zero, most), UserData64: seldom[uint64](tr, 0, 1),
@@ -394,6 +430,7 @@ func (tr *trial) loose() tb.Transfer {
 		UserData128: pick(tr, zero, tr.id(5), tr.id(6)),
 		UserData64:  seldom[uint64](tr, 0, 1), UserData32: seldom[uint32](tr, 0, 1),
 	}
+
 	flags := tb.TransferFlags{Linked: tr.random.IntN(5) == 0}
 	if tr.random.IntN(3) == 0 {
 		t.ID, t.PendingID, t.Amount = tr.looseID(looseEnd), tr.looseID(looseHold), zero
@@ -401,23 +438,28 @@ func (tr *trial) loose() tb.Transfer {
 			t.Amount = most
 		}
 		flags.VoidPendingTransfer = !flags.PostPendingTransfer
+
 		if place, exists := tr.model.places[t.PendingID]; exists && tr.random.IntN(3) == 0 { // as an archive has it
 			p := tr.model.transfers[place]
 			t.Amount, t.DebitAccountID, t.CreditAccountID, t.Ledger, t.Code = p.Amount, p.DebitAccountID,
 				p.CreditAccountID, p.Ledger, p.Code
 		}
 		t.Flags = flags.ToUint16()
+
 		return t
 	}
+
 	for t.DebitAccountID == t.CreditAccountID {
 		t.DebitAccountID, t.CreditAccountID = tr.accountID(), tr.accountID()
 	}
+
 	if tr.random.IntN(15) == 0 { // more than a balance holds
 		t.DebitAccountID, t.CreditAccountID, t.Amount = tr.id(8), tr.id(pick[uint64](tr, 2, 10)), pick(tr, most, half)
 		if tr.random.IntN(2) == 0 {
 			t.DebitAccountID, t.CreditAccountID = t.CreditAccountID, t.DebitAccountID
 		}
 	}
+
 	t.Ledger, t.Code = tr.ledger(), seldom[uint16](tr, 1, 2)
 	if flags.Pending = tr.random.IntN(2) == 0; flags.Pending {
 		t.ID, t.Timeout = tr.looseID(looseHold), pick[uint32](tr, 0, 1, 1, 2, 3600)
@@ -425,6 +467,7 @@ func (tr *trial) loose() tb.Transfer {
 		flags.BalancingDebit = tr.random.IntN(6) == 0
 	}
 	t.Flags = flags.ToUint16()
+
 	return t
 }
 
@@ -436,28 +479,34 @@ func (tr *trial) chain() []tb.Transfer {
 		down := up
 		down.ID, down.DebitAccountID, down.CreditAccountID = tr.looseID(loosePlain), tr.id(13), tr.id(14)
 		down.Amount, down.Flags = tb.ToUint128(tr.random.Uint64N(90)), tb.TransferFlags{BalancingDebit: true}.ToUint16()
+
 		return []tb.Transfer{up, down}
 	}
+
 	order, kind := tr.random.Uint64N(tr.orders+1), tr.random.IntN(7)
 	if order == tr.orders {
 		tr.orders++
 		kind = pick(tr, 0, kind) // mostly a hold comes first
 	}
 	first := 1000 + 8*order
+
 	legs := [][2]uint64{{3, 8}, {4, 5}, {8, pick[uint64](tr, 3, 5)}}
 	if tr.random.IntN(10) == 0 {
 		legs[tr.random.IntN(3)] = [2]uint64{pick[uint64](tr, 3, 4, 8), pick[uint64](tr, 9, 11)}
 	}
+
 	if order%2 == 0 && (kind < 2 || kind == 5) {
 		legs = append(legs, [2]uint64{13, 14})
 	}
 	amount, timeout := tb.ToUint128(seldom(tr, order%5*20, 500)), 2+uint32(order%3)*3600
 	reason := pick[uint32](tr, 0, 0, 1, 2)
 	var chain []tb.Transfer
+
 	for i, leg := range legs[:seldom(tr, len(legs), 2)] {
 		hold, end := tr.id(first+uint64(i)), tr.id(first+4+uint64(i))
 		t := tb.Transfer{ID: end, PendingID: hold, UserData32: reason}
 		flags := tb.TransferFlags{Linked: true}
+
 		switch {
 		case kind < 2:
 			t = tb.Transfer{ID: hold, DebitAccountID: tr.id(leg[0]), CreditAccountID: tr.id(leg[1]), Amount: amount,
@@ -477,6 +526,7 @@ func (tr *trial) chain() []tb.Transfer {
 		chain = append(chain, t)
 	}
 	chain[len(chain)-1].Flags &^= linked
+
 	return chain
 }
 
@@ -487,6 +537,7 @@ func (tr *trial) repeated() tb.Transfer {
 	}
 	t := pick(tr, tr.sent...)
 	t.Flags, t.Timestamp = t.Flags&^tb.TransferFlags{Imported: true}.ToUint16(), 0
+
 	ends, own := t.PendingID != zero, t.Ledger == tr.ledger()
 	switch kind := tr.random.IntN(16); {
 	case kind == 0:
@@ -514,6 +565,7 @@ func (tr *trial) repeated() tb.Transfer {
 	case kind == 9 && own && t.DebitAccountID != tr.id(10):
 		t.CreditAccountID = tr.id(10)
 	}
+
 	return t
 }
 
@@ -529,6 +581,7 @@ func (tr *trial) accountFilter() tb.AccountFilter {
 	f.Flags = tb.AccountFilterFlags{Debits: sides&1 > 0, Credits: sides&2 > 0,
 		Reversed: tr.random.IntN(2) == 0}.ToUint32()
 	f.TimestampMin, f.TimestampMax = tr.times()
+
 	return f
 }
 
@@ -541,6 +594,7 @@ func (tr *trial) queryFilter() tb.QueryFilter {
 		Flags: tb.QueryFilterFlags{Reversed: tr.random.IntN(2) == 0}.ToUint32(),
 	}
 	f.TimestampMin, f.TimestampMax = tr.times()
+
 	return f
 }
 
@@ -550,22 +604,27 @@ func (tr *trial) settle() error {
 	for n := uint64(1); n < accountsEnd; n++ {
 		ids = append(ids, tr.id(n))
 	}
+
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		now := uint64(time.Now().UnixNano())
 		soon := len(tr.model.expiries) > 0 && tr.model.expiries[0].at <= now+uint64(time.Minute)
 		tr.model.expireUntil(now)
+
 		found, err := tr.client.LookupAccounts(ids)
 		if err != nil {
 			return err
 		}
+
 		expected := tr.model.lookUpAccounts(ids)
 		if !soon && reflect.DeepEqual(found, expected) {
 			break
 		}
+
 		if time.Now().After(deadline) {
 			return fmt.Errorf("balances differ: the server: %+v\nthe model: %+v", found, expected)
 		}
 	}
+
 	return read(tr, tb.QueryFilter{Ledger: tr.ledger(), Limit: EventsMax}, tr.client.QueryTransfers,
 		(*Ledger).queryTransfers)
 }

@@ -35,6 +35,7 @@ func isSent(t *tb.Transfer) bool {
 		return flags.PostPendingTransfer != flags.VoidPendingTransfer && !flags.Pending && !flags.BalancingDebit &&
 			t.PendingID != zero && t.PendingID != t.ID
 	}
+
 	return t.DebitAccountID != zero && t.CreditAccountID != zero && t.DebitAccountID != t.CreditAccountID &&
 		t.PendingID == zero && t.Ledger != 0 && t.Code != 0 && (!flags.Pending || !flags.BalancingDebit)
 }
@@ -44,9 +45,11 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	if !isSent(t) {
 		neverSent("such a transfer", *t)
 	}
+
 	if place, exists := l.places[t.ID]; exists {
 		return l.existing(t, &l.transfers[place].Transfer)
 	}
+
 	flags := t.TransferFlags()
 	switch {
 	case l.burnt[t.ID]:
@@ -54,6 +57,7 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	case flags.PostPendingTransfer || flags.VoidPendingTransfer:
 		return l.endPending(timestamp, t, flags)
 	}
+
 	debit, credit := l.accounts[t.DebitAccountID], l.accounts[t.CreditAccountID]
 	switch {
 	case debit == nil:
@@ -67,19 +71,23 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 		return tb.TransferImportedEventTimestampMustNotRegress
 	}
 	amount := numberOf(t.Amount)
+
 	taken, _ := numberOf(debit.DebitsPosted).plus(numberOf(debit.DebitsPending))
 	if has := numberOf(debit.CreditsPosted); flags.BalancingDebit {
 		free := number{}
 		if taken.less(has) {
 			free = has.minus(taken)
 		}
+
 		if free.less(amount) {
 			amount = free
 		}
 	}
+
 	if result := exceeds(amount, flags.Pending, debit, credit); result != tb.TransferOK {
 		return result
 	}
+
 	taken, _ = taken.plus(amount)
 	if debit.AccountFlags().DebitsMustNotExceedCredits && numberOf(debit.CreditsPosted).less(taken) {
 		return tb.TransferExceedsCredits
@@ -88,6 +96,7 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	created := *t
 	created.Timestamp, created.Amount = timestamp, amount.uint128()
 	place := l.insert(&created)
+
 	debit, credit = l.change(t.DebitAccountID), l.change(t.CreditAccountID)
 	if flags.Pending {
 		add(&debit.DebitsPending, amount)
@@ -98,6 +107,7 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 		add(&credit.CreditsPosted, amount)
 	}
 	l.remember(place, debit, credit)
+
 	return tb.TransferOK
 }
 
@@ -108,6 +118,7 @@ func (l *Ledger) remember(place int, debit, credit *tb.Account) {
 		if !a.AccountFlags().History {
 			return nil
 		}
+
 		return &tb.AccountBalance{DebitsPending: a.DebitsPending, DebitsPosted: a.DebitsPosted,
 			CreditsPending: a.CreditsPending, CreditsPosted: a.CreditsPosted, Timestamp: t.Timestamp}
 	}
@@ -118,12 +129,14 @@ func (l *Ledger) remember(place int, debit, credit *tb.Account) {
 func exceeds(amount number, isPending bool, debit, credit *tb.Account) tb.CreateTransferResult {
 	over := func(balances ...tb.Uint128) bool {
 		sum := amount
+
 		for _, balance := range balances {
 			var overflow bool
 			if sum, overflow = sum.plus(numberOf(balance)); overflow {
 				return true
 			}
 		}
+
 		return false
 	}
 	switch {
@@ -152,6 +165,7 @@ func (l *Ledger) insert(t *tb.Transfer) (place int) {
 	l.byAccount[t.CreditAccountID] = append(l.byAccount[t.CreditAccountID], place)
 	l.byUserData[t.UserData128] = append(l.byUserData[t.UserData128], place)
 	l.byCode[t.Code] = append(l.byCode[t.Code], place)
+
 	return place
 }
 
@@ -163,6 +177,7 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 	}
 	p := l.transfers[place]
 	checkOf(t, &p.Transfer)
+
 	switch {
 	case p.status == posted:
 		return tb.TransferPendingTransferAlreadyPosted
@@ -179,6 +194,7 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 		timestamp, 0
 	created.UserData128, created.UserData64 = cmp.Or(t.UserData128, p.UserData128), cmp.Or(t.UserData64, p.UserData64)
 	created.UserData32 = cmp.Or(t.UserData32, p.UserData32)
+
 	made := l.insert(&created)
 	if l.chain != nil {
 		l.chain.ended = append(l.chain.ended, place)
@@ -186,6 +202,7 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 	debit, credit, amount := l.change(p.DebitAccountID), l.change(p.CreditAccountID), numberOf(p.Amount)
 	subtract(&debit.DebitsPending, amount)
 	subtract(&credit.CreditsPending, amount)
+
 	l.transfers[place].status = voided
 	if flags.PostPendingTransfer {
 		l.transfers[place].status = posted
@@ -193,6 +210,7 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 		add(&credit.CreditsPosted, amount)
 	}
 	l.remember(made, debit, credit)
+
 	return tb.TransferOK
 }
 
@@ -202,6 +220,7 @@ func checkOf(t, p *tb.Transfer) {
 	if t.TransferFlags().PostPendingTransfer {
 		whole = numberMax.uint128()
 	}
+
 	if !p.TransferFlags().Pending || t.Amount != p.Amount && t.Amount != whole ||
 		cmp.Or(t.DebitAccountID, p.DebitAccountID) != p.DebitAccountID ||
 		cmp.Or(t.CreditAccountID, p.CreditAccountID) != p.CreditAccountID ||
@@ -215,12 +234,15 @@ func (l *Ledger) existing(t, e *tb.Transfer) tb.CreateTransferResult {
 	if t.Flags != e.Flags {
 		return tb.TransferExistsWithDifferentFlags
 	}
+
 	if t.PendingID != e.PendingID {
 		return tb.TransferExistsWithDifferentPendingID
 	}
+
 	if t.Timeout != e.Timeout {
 		return tb.TransferExistsWithDifferentTimeout
 	}
+
 	same := *t
 	switch flags := t.TransferFlags(); {
 	case flags.BalancingDebit:
@@ -235,6 +257,7 @@ func (l *Ledger) existing(t, e *tb.Transfer) tb.CreateTransferResult {
 		same.UserData64 = cmp.Or(t.UserData64, p.UserData64)
 		same.UserData32 = cmp.Or(t.UserData32, p.UserData32)
 	}
+
 	switch {
 	case same.DebitAccountID != e.DebitAccountID:
 		return tb.TransferExistsWithDifferentDebitAccountID
@@ -253,5 +276,6 @@ func (l *Ledger) existing(t, e *tb.Transfer) tb.CreateTransferResult {
 	case same.Ledger != e.Ledger:
 		neverSent("the id of a transfer on another ledger number", *t)
 	}
+
 	return tb.TransferExists
 }

@@ -34,10 +34,12 @@ type Server struct {
 func Start(dir string, extra ...string) (*Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // building the server once takes minutes
 	defer cancel()
+
 	bin, err := tigerbeetle.Locate(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
+
 	folder := filepath.Join(dir, "ledger")
 	if err := tigerbeetle.FormatCluster(ctx, bin, folder, 1, 0); err != nil {
 		return nil, err
@@ -48,14 +50,17 @@ func Start(dir string, extra ...string) (*Server, error) {
 		log: filepath.Join(dir, "tigerbeetle.log"), data: data,
 		arguments: slices.Insert(tigerbeetle.StartArguments(data, address, "64MiB", tigerbeetle.LimitGiB), 1, extra...),
 	}
+
 	started, err := tigerbeetle.AwaitMemory(ctx, 1, func(why string) { fmt.Fprintln(os.Stderr, why) })
 	if err != nil {
 		return nil, err
 	}
 	defer started()
+
 	if err := s.StartAgain(); err != nil {
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -64,15 +69,18 @@ func (s *Server) StartAgain() (err error) {
 	if err := tigerbeetle.AwaitRelease(s.data); err != nil {
 		return err
 	}
+
 	log, err := os.Create(s.log)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+
 	if s.process, err = child.Start(exec.Command(s.bin, s.arguments...), log); err != nil {
 		return err
 	}
 	s.PID = s.process.Pid
+
 	return s.process.Await(context.Background(), "the TigerBeetle server on "+s.Config.Addresses[0], s.log,
 		2*time.Minute, tigerbeetle.Answers)
 }

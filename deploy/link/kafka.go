@@ -35,11 +35,13 @@ func (i *addressRewriter) request(frame []byte) ([]byte, error) {
 	if len(frame) < 8 {
 		return nil, fmt.Errorf("a request of %d bytes", len(frame))
 	}
+
 	r := request{int16(binary.BigEndian.Uint16(frame)), int16(binary.BigEndian.Uint16(frame[2:]))}
 	switch kmsg.Key(r.key) {
 	case kmsg.Metadata, kmsg.FindCoordinator: // nobody here asks to describe the cluster
 		i.pending.Store(binary.BigEndian.Uint32(frame[4:]), r)
 	}
+
 	return frame, nil
 }
 
@@ -48,6 +50,7 @@ func (i *addressRewriter) response(frame []byte) ([]byte, error) {
 	if len(frame) < 4 {
 		return nil, fmt.Errorf("a response of %d bytes", len(frame))
 	}
+
 	asked, holdsAddresses := i.pending.LoadAndDelete(binary.BigEndian.Uint32(frame))
 	if !holdsAddresses {
 		return frame, nil
@@ -55,18 +58,22 @@ func (i *addressRewriter) response(frame []byte) ([]byte, error) {
 	r := asked.(request) //nolint:forcetypeassert // nothing else is stored
 	response := kmsg.ResponseForKey(r.key)
 	response.SetVersion(r.version)
+
 	header, body := frame[:4], frame[4:]
 	if response.IsFlexible() { // then the header ends with tagged fields
 		reader := kbin.Reader{Src: body}
 		kmsg.SkipTags(&reader)
+
 		if err := reader.Complete(); err != nil {
 			return nil, err
 		}
 		header, body = frame[:len(frame)-len(reader.Src)], reader.Src
 	}
+
 	if err := response.ReadFrom(body); err != nil {
 		return nil, fmt.Errorf("cannot read a response to %s: %w", kmsg.NameForKey(r.key), err)
 	}
+
 	switch response := response.(type) {
 	case *kmsg.MetadataResponse:
 		for b := range response.Brokers {
@@ -78,6 +85,7 @@ func (i *addressRewriter) response(frame []byte) ([]byte, error) {
 			response.Coordinators[c].Host, response.Coordinators[c].Port = i.host, i.port
 		}
 	}
+
 	return response.AppendTo(append([]byte(nil), header...)), nil
 }
 
@@ -94,14 +102,17 @@ func (f *frames) Read(p []byte) (int, error) {
 		if _, err := io.ReadFull(f.from, size[:]); err != nil {
 			return 0, err
 		}
+
 		length := binary.BigEndian.Uint32(size[:])
 		if length > frameBytesMax {
 			return 0, fmt.Errorf("a frame of %d bytes: the limit is %d", length, frameBytesMax)
 		}
+
 		frame := make([]byte, length)
 		if _, err := io.ReadFull(f.from, frame); err != nil {
 			return 0, err
 		}
+
 		changed, err := f.change(frame)
 		if err != nil {
 			return 0, err
@@ -110,5 +121,6 @@ func (f *frames) Read(p []byte) (int, error) {
 	}
 	n := copy(p, f.ready)
 	f.ready = f.ready[n:]
+
 	return n, nil
 }

@@ -70,6 +70,7 @@ func listen(server string, kafka bool) (*Link, error) {
 	l := newLink()
 	l.listener, l.server, l.kafka = listener, server, kafka
 	l.handlers.Go(l.accept)
+
 	return l, nil
 }
 
@@ -86,12 +87,14 @@ func (l *Link) Address() string { return l.listener.Addr().String() }
 // Set changes the state, at once also for open connections. Only Slow uses the delay.
 func (l *Link) Set(state State, delay time.Duration) {
 	l.mu.Lock()
+
 	l.state, l.delay = state, delay
 	if state == Cut {
 		l.closeAll()
 	}
 	wires := slices.Collect(maps.Keys(l.wires))
 	l.mu.Unlock()
+
 	for _, w := range wires { // not under the link's mutex: a wire takes it under its own
 		if state == Cut {
 			w.cut()
@@ -113,6 +116,7 @@ func (l *Link) Close() {
 	}
 	wires := slices.Collect(maps.Keys(l.wires))
 	l.mu.Unlock()
+
 	for _, w := range wires {
 		w.cut()
 	}
@@ -135,10 +139,12 @@ func (l *Link) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+
 		if err != nil {
 			time.Sleep(10 * time.Millisecond) // too many open files, perhaps for a moment
 			continue
 		}
+
 		if !l.enter(client) {
 			client.Close()
 			continue
@@ -151,10 +157,12 @@ func (l *Link) accept() {
 func (l *Link) enter(connection net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if !l.isOpen() {
 		return false
 	}
 	l.open[connection] = struct{}{}
+
 	return true
 }
 
@@ -174,11 +182,13 @@ func (l *Link) leave(connection net.Conn) {
 func (l *Link) carry(client net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
+
 	server, err := new(net.Dialer).DialContext(ctx, "tcp", l.server)
 	if err != nil {
 		l.leave(client)
 		return
 	}
+
 	if !l.enter(server) {
 		l.leave(client)
 		server.Close()
@@ -195,11 +205,13 @@ const lineBytesMax = 16 << 20
 func (l *Link) join(client, server net.Conn) {
 	defer l.leave(client)
 	defer l.leave(server)
+
 	w := newWire(l, lineBytesMax)
 	if w.stays = true; !l.enterWire(w) {
 		return
 	}
 	defer l.leaveWire(w)
+
 	requests, responses := io.Reader(client), io.Reader(server)
 	if l.kafka {
 		requests, responses = rewriteAddresses(requests, responses, netip.MustParseAddrPort(l.Address()))
@@ -211,6 +223,7 @@ func (l *Link) join(client, server net.Conn) {
 	carry := func(to io.Writer, from io.Reader, ends ...io.Closer) {
 		all.Go(func() {
 			_, _ = io.Copy(to, from) // each end of a connection is as good as any other
+
 			for _, end := range ends {
 				end.Close()
 			}

@@ -32,12 +32,14 @@ func echo(t *testing.T) (l *Link, told <-chan byte) {
 			}
 			go func() {
 				defer connection.Close()
+
 				var one [1]byte
 				for {
 					if _, err := io.ReadFull(connection, one[:]); err != nil {
 						return
 					}
 					heard <- one[0]
+
 					if _, err := connection.Write(one[:]); err != nil {
 						return
 					}
@@ -48,6 +50,7 @@ func echo(t *testing.T) (l *Link, told <-chan byte) {
 	l, err = Listen(listener.Addr().String())
 	kit.Must(t, err)
 	t.Cleanup(l.Close)
+
 	return l, heard
 }
 
@@ -58,6 +61,7 @@ func say(t *testing.T, l *Link, b byte) net.Conn {
 	kit.Must(t, err)
 	t.Cleanup(func() { connection.Close() })
 	_, _ = connection.Write([]byte{b})
+
 	return connection
 }
 
@@ -66,6 +70,7 @@ func hear(connection net.Conn, patience time.Duration) (byte, error) {
 	_ = connection.SetReadDeadline(time.Now().Add(patience))
 	var one [1]byte
 	_, err := io.ReadFull(connection, one[:])
+
 	return one[0], err
 }
 
@@ -77,11 +82,13 @@ const (
 // A cut link closes connections and refuses new ones; the last of a client that has gone passes a stalled one later.
 func TestLink(t *testing.T) {
 	l, told := echo(t)
+
 	connection := say(t, l, 'a')
 	if got, err := hear(connection, long); got != 'a' || err != nil || <-told != 'a' {
 		t.Errorf("heard %q, %v", got, err)
 	}
 	l.Set(Cut, 0)
+
 	for _, cut := range []net.Conn{connection, say(t, l, 'b')} {
 		if _, err := hear(cut, long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the connection is not closed: %v", err)
@@ -90,10 +97,12 @@ func TestLink(t *testing.T) {
 	l.Set(Stalled, 0)
 	held := say(t, l, 'c')
 	say(t, l, 'd').Close()
+
 	if got, err := hear(held, short); !errors.Is(err, os.ErrDeadlineExceeded) || len(told) > 0 {
 		t.Errorf("heard %q, %v: all must be held", got, err)
 	}
 	l.Set(Whole, 0)
+
 	if got, err := hear(held, long); got != 'c' || err != nil || <-told+<-told != 'c'+'d' {
 		t.Errorf("heard %q, %v, and the server was not told all", got, err)
 	}
@@ -115,11 +124,13 @@ func TestKafkaClientStaysOnTheLink(t *testing.T) {
 	defer cancel()
 	// Producing takes metadata; consuming in a group takes the coordinator.
 	kit.Must(t, client.ProduceSync(ctx, &kgo.Record{Topic: "topic", Value: []byte("1")}).FirstErr())
+
 	if records := client.PollFetches(ctx).Records(); len(records) != 1 {
 		t.Fatalf("fetched %d records", len(records))
 	}
 	brokers, err := kadm.NewClient(client).ListBrokers(ctx)
 	kit.Must(t, err)
+
 	for _, broker := range brokers {
 		if net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))) != l.Address() {
 			t.Errorf("the client knows the broker at %s:%d, not at the link's %s", broker.Host, broker.Port,
@@ -129,10 +140,12 @@ func TestKafkaClientStaysOnTheLink(t *testing.T) {
 	l.Set(Cut, 0)
 	cut, cancelCut := context.WithTimeout(t.Context(), time.Second)
 	defer cancelCut()
+
 	if err := client.Ping(cut); err == nil {
 		t.Error("the broker answers around the link")
 	}
 	l.Set(Whole, 0)
+
 	if err := client.ProduceSync(ctx, &kgo.Record{Topic: "topic", Value: []byte("3")}).FirstErr(); err != nil {
 		t.Errorf("after it was made whole: %v", err)
 	}

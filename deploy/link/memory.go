@@ -28,15 +28,18 @@ func (n *Network) Listen(network, address string) (net.Listener, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if n.listeners[port] != nil {
 		return nil, &net.OpError{Op: "listen", Net: network, Addr: memoryAddress(address), Err: syscall.EADDRINUSE}
 	}
+
 	if n.listeners == nil {
 		n.listeners = map[string]*memoryListener{}
 	}
 	l := &memoryListener{network: n, address: memoryAddress(address), port: port, accepted: make(chan net.Conn),
 		closed: make(chan struct{})}
 	n.listeners[port] = l
+
 	return l, nil
 }
 
@@ -54,10 +57,12 @@ func (n *Network) dial(ctx context.Context, network, address string, l *Link) (n
 	listener := n.listeners[port]
 	n.mu.Unlock()
 	refused := &net.OpError{Op: "dial", Net: network, Addr: memoryAddress(address), Err: errCut}
+
 	w := newWire(l, memoryBytesMax)
 	if listener == nil || l != nil && !l.enterWire(w) {
 		return nil, refused
 	}
+
 	client, server := w.ends()
 	select {
 	case listener.accepted <- server:
@@ -69,6 +74,7 @@ func (n *Network) dial(ctx context.Context, network, address string, l *Link) (n
 	}
 	client.Close()
 	server.Close()
+
 	return nil, err
 }
 
@@ -97,6 +103,7 @@ func (l *memoryListener) Close() error {
 		defer l.network.mu.Unlock()
 		delete(l.network.listeners, l.port)
 	})
+
 	return nil
 }
 
@@ -129,6 +136,7 @@ func newWire(l *Link, bytesMax int) *wire {
 	for d := range w.directions {
 		w.directions[d].changed.L = &w.mu
 	}
+
 	return w
 }
 
@@ -203,6 +211,7 @@ func (c *memoryConn) Read(bytes []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in := &c.directions[c.in]
+
 	for {
 		switch {
 		case c.isClosed:
@@ -212,6 +221,7 @@ func (c *memoryConn) Read(bytes []byte) (int, error) {
 		case c.read.isPast():
 			return 0, c.failed("read", os.ErrDeadlineExceeded)
 		}
+
 		delay, isOpen := c.link.passes(c.in)
 		switch {
 		case isOpen && len(in.data) > 0:
@@ -219,8 +229,10 @@ func (c *memoryConn) Read(bytes []byte) (int, error) {
 				c.mu.Unlock()
 				time.Sleep(early)
 				c.mu.Lock()
+
 				continue
 			}
+
 			return in.take(bytes, c.bytesMax), nil
 		case isOpen && in.isEnded:
 			return 0, io.EOF
@@ -235,9 +247,11 @@ func (d *direction) take(bytes []byte, bytesMax int) int {
 	if d.data[0].data = d.data[0].data[n:]; len(d.data[0].data) == 0 {
 		d.data = slices.Delete(d.data, 0, 1)
 	}
+
 	if d.bytes -= n; d.bytes+n > bytesMax {
 		d.changed.Broadcast()
 	}
+
 	return n
 }
 
@@ -245,6 +259,7 @@ func (c *memoryConn) Write(bytes []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := &c.directions[c.out]
+
 	for {
 		switch {
 		case c.isClosed:
@@ -259,6 +274,7 @@ func (c *memoryConn) Write(bytes []byte) (int, error) {
 				out.bytes += len(bytes)
 				out.changed.Broadcast()
 			}
+
 			return len(bytes), nil
 		}
 		out.changed.Wait()
@@ -277,9 +293,11 @@ func (c *memoryConn) Close() error {
 	c.write.stop()
 	c.wake()
 	c.mu.Unlock()
+
 	if c.link != nil && c.out == toServer && !c.stays {
 		c.link.leaveWire(c.wire)
 	}
+
 	return nil
 }
 
@@ -296,13 +314,16 @@ func (c *memoryConn) SetWriteDeadline(t time.Time) error { return c.setDeadline(
 func (c *memoryConn) setDeadline(d *deadline, t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.isClosed {
 		return c.failed("set deadline", net.ErrClosed)
 	}
 	d.stop()
+
 	if d.at = t; !t.IsZero() {
 		d.timer = time.AfterFunc(time.Until(t), c.linkChanged)
 	}
+
 	return nil
 }
 
@@ -321,10 +342,12 @@ func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, err
 func (l *Link) enterWire(w *wire) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if !l.isOpen() {
 		return false
 	}
 	l.wires[w] = struct{}{}
+
 	return true
 }
 
@@ -341,11 +364,13 @@ func (l *Link) passes(direction int) (delay time.Duration, isOpen bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	switch {
 	case l.state == Slow:
 		return l.delay, true
 	case l.state == Stalled, l.state == HalfOpen && direction == toClient:
 		return 0, false
 	}
+
 	return 0, true
 }

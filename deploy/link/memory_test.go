@@ -40,6 +40,7 @@ func pair(t *testing.T) (l *Link, client, server net.Conn) {
 		listener.Close()
 		l.Close()
 	})
+
 	return l, client, server
 }
 
@@ -56,23 +57,28 @@ func TestACutLinkInMemoryEndsAsTCPDoes(t *testing.T) {
 	l, client, server := pair(t)
 	kit.Must(t, kit.ErrorOf(client.Write([]byte("lost"))))
 	l.Set(Cut, 0)
+
 	for _, end := range []net.Conn{client, server} {
 		_, err := end.Write([]byte{1})
 		if call := new(os.SyscallError); !errors.As(err, &call) || !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("it cannot be written to: %v", err)
 		}
+
 		if _, err = end.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("it cannot be read from: %v", err)
 		}
 		end.Close()
+
 		if _, err = end.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("it is closed: %v", err)
 		}
 	}
+
 	if _, err := l.Dial(t.Context(), "tcp", "localhost:80"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("the link is cut: %v", err)
 	}
 	l.Set(Whole, 0)
+
 	if _, err := l.Dial(t.Context(), "tcp", "localhost:81"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("nobody listens: %v", err)
 	}
@@ -86,10 +92,12 @@ func TestALinkInMemoryHoldsData(t *testing.T) {
 		began := time.Now()
 		arrived := func(end net.Conn) (text string, after time.Duration) {
 			bytes := make([]byte, 100)
+
 			n, err := end.Read(bytes)
 			if err != nil {
 				t.Error(err)
 			}
+
 			return string(bytes[:n]), time.Since(began)
 		}
 		write := func(end net.Conn, text string) {
@@ -99,12 +107,14 @@ func TestALinkInMemoryHoldsData(t *testing.T) {
 		}
 		l.Set(Slow, time.Second)
 		write(client, "slow")
+
 		if text, after := arrived(server); text != "slow" || after != time.Second {
 			t.Errorf("%q arrived after %v", text, after)
 		}
 		l.Set(HalfOpen, 0)
 		write(client, "request")
 		write(server, "response")
+
 		if text, after := arrived(server); text != "request" || after != time.Second {
 			t.Errorf("half-open: %q arrived after %v", text, after)
 		}
@@ -121,6 +131,7 @@ func TestALinkInMemoryHoldsData(t *testing.T) {
 			if text, after := arrived(server); text != "last" || after != 10*time.Second {
 				t.Errorf("stalled: %q arrived after %v", text, after)
 			}
+
 			if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("its client has closed it: %v", err)
 			}
@@ -137,16 +148,19 @@ func TestMemoryIsBounded(t *testing.T) {
 		_, client, server := pair(t)
 		kit.Must(t, client.SetWriteDeadline(time.Now().Add(time.Minute)))
 		written := 0
+
 		for {
 			n, err := client.Write(make([]byte, 64<<10))
 			if written += n; errors.Is(err, os.ErrDeadlineExceeded) {
 				break
 			}
+
 			if err != nil || written > 2*memoryBytesMax {
 				t.Fatalf("%d bytes are written: %v", written, err)
 			}
 		}
 		client.Close()
+
 		if read, err := io.Copy(io.Discard, server); err != nil || read != int64(written) {
 			t.Errorf("%d bytes were written, %d are read: %v", written, read, err)
 		}
@@ -158,10 +172,12 @@ func TestMemoryPortIsTakenUntilItsListenerCloses(t *testing.T) {
 	for range 2 {
 		listener, err := network.Listen("tcp", "localhost:80")
 		kit.Must(t, err)
+
 		if _, err := network.Listen("tcp", "127.0.0.1:80"); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("the port is taken: %v", err)
 		}
 		listener.Close()
+
 		if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("the listener is closed: %v", err)
 		}

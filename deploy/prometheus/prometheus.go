@@ -30,26 +30,32 @@ func Local(folder string, targets map[string][]string) error {
 	if err != nil {
 		return err
 	}
+
 	var config map[string]any
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		return fmt.Errorf("%s: %w", ConfigFile, err)
 	}
 	var jobs []any
+
 	for _, item := range config["scrape_configs"].([]any) {
 		job := item.(map[string]any)
+
 		name := job["job_name"].(string)
 		if len(targets[name]) == 0 {
 			continue
 		}
+
 		for key := range job {
 			if strings.HasSuffix(key, "_sd_configs") || key == "static_configs" {
 				delete(job, key)
 			}
 		}
+
 		found, err := yaml.Marshal([]any{map[string]any{"targets": targets[name]}})
 		if err != nil {
 			return err
 		}
+
 		if err := write(filepath.Join(folder, "targets", name+".yml"), found); err != nil {
 			return err
 		}
@@ -57,15 +63,18 @@ func Local(folder string, targets map[string][]string) error {
 		jobs = append(jobs, job)
 	}
 	config["scrape_configs"] = jobs
+
 	text, err = yaml.Marshal(config)
 	for _, name := range []string{ConfigFile, RulesFile, BridgeFile} {
 		if err == nil && name != ConfigFile {
 			text, err = files.ReadFile(name)
 		}
+
 		if err == nil {
 			err = write(filepath.Join(folder, name), text)
 		}
 	}
+
 	return err
 }
 
@@ -74,8 +83,10 @@ func write(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+
 	if err := os.WriteFile(path+".new", text, 0o644); err != nil {
 		return err
 	}
+
 	return os.Rename(path+".new", path)
 }

@@ -32,6 +32,7 @@ func versions() *kversion.Versions {
 	} {
 		all.SetMaxKeyVersion(key.Int16(), highest)
 	}
+
 	return all
 }
 

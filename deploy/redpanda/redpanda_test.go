@@ -28,6 +28,7 @@ func TestWhatRedpandaIgnoresIsTakenAndNeverDescribed(t *testing.T) {
 	settings := map[string]*string{"min.insync.replicas": &two, "unclean.leader.election.enable": &two,
 		"retention.ms": &forever}
 	kit.Must(t, kit.ErrorOf(admin.CreateTopic(t.Context(), 1, 1, settings, "payments")))
+
 	altered, err := admin.AlterTopicConfigs(t.Context(),
 		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: "min.insync.replicas", Value: &two}}, "payments")
 	if err != nil || altered[0].Err != nil {
@@ -35,6 +36,7 @@ func TestWhatRedpandaIgnoresIsTakenAndNeverDescribed(t *testing.T) {
 	}
 	described, err := admin.DescribeTopicConfigs(t.Context(), "payments")
 	kit.Must(t, err)
+
 	has := func(name, value string) bool {
 		return slices.ContainsFunc(described[0].Configs, func(c kadm.Config) bool {
 			return c.Key == name && c.MaybeValue() == value

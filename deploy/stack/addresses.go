@@ -61,9 +61,11 @@ func (a *addresses) begin(ports Ports) {
 func (a *addresses) of(role string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if address, ok := a.given[role]; ok {
 		return address
 	}
+
 	port, ok := fixedPorts[role]
 	if replica, is := strings.CutPrefix(role, TigerBeetle+"-"); is {
 		number, _ := strconv.Atoi(replica)
@@ -72,11 +74,13 @@ func (a *addresses) of(role string) string {
 		instance, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(role, "engine-"), " telemetry"))
 		port = firstEngineTelemetry + instance
 	}
+
 	address := ports.Loopback(port)
 	if a.ports == FreePorts {
 		address = ports.Free()
 	}
 	a.given[role] = address
+
 	return address
 }
 
@@ -87,19 +91,23 @@ const held = 2 * time.Second
 // available returns an error if somebody listens on the address.
 func available(role, address string) error {
 	var err error
+
 	for until := time.Now().Add(held); ; time.Sleep(10 * time.Millisecond) {
 		var listener net.Listener
 		if listener, err = net.Listen("tcp", address); err == nil {
 			return listener.Close()
 		}
+
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(until) {
 			break
 		}
 	}
+
 	if errors.Is(err, syscall.EADDRINUSE) {
 		_, port, _ := net.SplitHostPort(address)
 		return fmt.Errorf("port %s, for %s, is taken: stop what listens there (`ss -ltnp` shows it), or run the stack on free ports",
 			port, role)
 	}
+
 	return fmt.Errorf("cannot listen on %s, for %s: %w", address, role, err)
 }

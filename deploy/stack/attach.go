@@ -105,11 +105,13 @@ func (a *Attached) ask(ctx context.Context, asked order, says io.Writer) (got an
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return got, ErrNotRunning
 	}
+
 	if err != nil {
 		return got, err
 	}
 	defer connection.Close()
 	defer context.AfterFunc(ctx, func() { connection.Close() })()
+
 	err = json.NewEncoder(connection).Encode(asked)
 	for decoder := json.NewDecoder(connection); err == nil && !got.Done; {
 		got = answer{}
@@ -117,6 +119,7 @@ func (a *Attached) ask(ctx context.Context, asked order, says io.Writer) (got an
 			fmt.Fprint(says, got.Said)
 		}
 	}
+
 	switch {
 	case err != nil:
 		return got, fmt.Errorf("the stack's process has not answered: %w", cmp.Or(context.Cause(ctx), err))
@@ -125,6 +128,7 @@ func (a *Attached) ask(ctx context.Context, asked order, says io.Writer) (got an
 	case got.Problem != "":
 		return got, errors.New(got.Problem)
 	}
+
 	return got, nil
 }
 
@@ -138,13 +142,16 @@ func listen(dir string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s has %d bytes, and a socket's path at most %d: choose a shorter folder", path,
 			len(path), limit-1)
 	}
+
 	if err := os.RemoveAll(path); err != nil {
 		return nil, err
 	}
+
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
+
 	return listener, os.Chmod(path, 0o600)
 }
 
@@ -159,6 +166,7 @@ func (s *Stack) open(dir string) error {
 		<-s.stopping
 		listener.Close()
 	}()
+
 	return nil
 }
 
@@ -192,6 +200,7 @@ func (s *Stack) take(connection net.Conn, listener net.Listener, exit func()) {
 	says := json.NewEncoder(connection)
 	done := answer{Done: true}
 	var err error
+
 	switch {
 	case asked.Act == actStatus:
 		done.Status, done.RoomURL, err = s.status(ctx)
@@ -205,9 +214,11 @@ func (s *Stack) take(connection net.Conn, listener net.Listener, exit func()) {
 	default:
 		err = s.Stop(context.WithoutCancel(ctx)) // an interrupted down is a down
 	}
+
 	if err != nil {
 		done.Problem = err.Error()
 	}
+
 	if exit != nil && (asked.Act == actUp || asked.Act == actDown) && !s.anyRuns() {
 		listener.Close()                       // no more orders
 		_ = s.Stop(context.WithoutCancel(ctx)) // nothing is left but the lock
@@ -228,6 +239,7 @@ func (s *Stack) act(ctx context.Context, asked order) error {
 	if asked.Name == Room {
 		return errors.New("the room does not act on itself")
 	}
+
 	switch asked.Act {
 	case actKill:
 		return s.Kill(asked.Name)
@@ -240,17 +252,21 @@ func (s *Stack) act(ctx context.Context, asked order) error {
 	}
 	s.acting.Lock()
 	defer s.acting.Unlock()
+
 	if asked.Act == actAddEngine {
 		_, err := s.AddEngine(ctx)
 		return err
 	}
+
 	if asked.Act == actStart {
 		return s.on(asked.Name, func(p *process) error {
 			if p.running() {
 				return fmt.Errorf("%s is already running with pid %d", asked.Name, p.current().Pid)
 			}
+
 			return s.bring(ctx, asked.Name)
 		})
 	}
+
 	return fmt.Errorf("the stack knows no act %q", asked.Act)
 }

@@ -19,10 +19,12 @@ func statusByName(t *testing.T, a *Attached) map[string]Status {
 	t.Helper()
 	all, err := a.Status(t.Context())
 	kit.Must(t, err)
+
 	byName := map[string]Status{}
 	for _, s := range all {
 		byName[s.Name] = s
 	}
+
 	return byName
 }
 
@@ -33,6 +35,7 @@ func TestAttached(t *testing.T) {
 	owner := started(t, config)
 	a := Attach(config.Dir)
 	kit.Eventually(t, "the room is ready", func() bool { return statusByName(t, a)[Room].State == Ready })
+
 	first := statusByName(t, a)
 	for name, s := range first {
 		if s.State != Ready || s.Optional != (name == Room) || s.IsEngine != (name == "engine-0") ||
@@ -42,12 +45,14 @@ func TestAttached(t *testing.T) {
 	}
 
 	kit.Must(t, a.Kill(t.Context(), "engine-0"))
+
 	killed := statusByName(t, a)["engine-0"]
 	if killed.State != Dead || !strings.HasPrefix(killed.Problem, "killed by signal 9 at 20") {
 		t.Errorf("killed: %+v", killed)
 	}
 	kit.Says(t, a.Kill(t.Context(), "engine-0"), "not running")
 	kit.Must(t, a.Start(t.Context(), "engine-0"))
+
 	again := statusByName(t, a)["engine-0"]
 	if again.State != Ready || again.PID == killed.PID || again.Run == killed.Run ||
 		again.Telemetry != killed.Telemetry {
@@ -61,13 +66,16 @@ func TestAttached(t *testing.T) {
 	kit.Eventually(t, "the producer is ready", func() bool { return statusByName(t, a)[Producer].State == Ready })
 
 	post(t, "http://"+first[Simulator].Telemetry+"/unready")
+
 	if s := statusByName(t, a)[Simulator]; s.State != NotReady || s.Problem != "ledger: not reached yet" {
 		t.Errorf("a simulator that was ready is %+v", s)
 	}
 	kit.Must(t, a.AddEngine(t.Context()))
+
 	if s := statusByName(t, a)["engine-1"]; s.State != Ready {
 		t.Errorf("the added engine: %+v", s)
 	}
+
 	for name, want := range map[string]string{"engine-7": "no process", Room: "itself"} {
 		kit.Says(t, a.Kill(t.Context(), name), want)
 	}
@@ -75,6 +83,7 @@ func TestAttached(t *testing.T) {
 	kit.Eventually(t, "the exit counts as a crash, and as the only one", func() bool {
 		return len(owner.Crashes()) == 1
 	})
+
 	if s := statusByName(t, a)[Producer]; !strings.HasPrefix(s.Problem, "exited with code 7 at 20") {
 		t.Errorf("the producer has crashed: %+v", s)
 	}
@@ -84,6 +93,7 @@ func TestAttached(t *testing.T) {
 	}
 	kit.Says(t, Down(t.Context(), config.Dir), "end that") // it is not in the background
 	kit.Must(t, owner.Stop(t.Context()))
+
 	if _, err := a.Status(t.Context()); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("after the stop: %v", err)
 	}
@@ -102,18 +112,21 @@ func TestCuts(t *testing.T) {
 		defer client.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
+
 		return stream.Reach(ctx, client) == nil
 	}
 	expect := func(reach bool, cut ...string) {
 		t.Helper()
 		all, _, err := s.status(t.Context())
 		kit.Must(t, err)
+
 		for _, process := range all {
 			if process.Cuttable != (process.Name == "engine-0" || process.Name == Producer) ||
 				process.Name == "engine-0" && !slices.Equal(process.Cut, cut) {
 				t.Errorf("cut from %v, the status is %+v", cut, process)
 			}
 		}
+
 		if !reaches(Producer) || reaches("engine-0") != reach {
 			t.Errorf("cut from %v, the engine reaches the broker: %t", cut, !reach)
 		}
@@ -137,6 +150,7 @@ func TestUpRightAfterAKill(t *testing.T) {
 	config.TigerBeetleBin = ""
 	t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
 	kit.Must(t, Up(t.Context(), config))
+
 	a := Attach(config.Dir)
 	for _, all := range []bool{false, true} {
 		before := statusByName(t, a)
@@ -146,6 +160,7 @@ func TestUpRightAfterAKill(t *testing.T) {
 			}
 		}
 		kit.Must(t, Up(t.Context(), config))
+
 		for name, s := range statusByName(t, a) {
 			if s.State != Ready || (s.PID == before[name].PID) == (all || name == TigerBeetle) {
 				t.Errorf("after up %+v; before the kill %+v", s, before[name])

@@ -29,6 +29,7 @@ func Up(ctx context.Context, config Config) error {
 		return err
 	}
 	config.Dir, config.BinDir = whole.Dir, whole.BinDir
+
 	stack := Attach(config.Dir)
 	if _, err := stack.ask(ctx, order{Act: actStatus}, whole.Progress); errors.Is(err, ErrNotRunning) {
 		if err := stack.supervise(ctx); err != nil {
@@ -36,6 +37,7 @@ func Up(ctx context.Context, config Config) error {
 		}
 	}
 	_, err = stack.ask(ctx, order{Act: actUp, Config: &config}, whole.Progress)
+
 	return err
 }
 
@@ -45,27 +47,32 @@ func (a *Attached) supervise(ctx context.Context) error {
 		return err
 	}
 	path := filepath.Join(a.dir, "logs", "stack.log")
+
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	command := exec.Command(program, Supervisor, a.dir)
 	command.Dir, command.Stdout, command.Stderr = a.dir, log, log
+
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives the terminal
 	if err := command.Start(); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
+
 	for {
 		if connection, err := net.Dial("unix", socketIn(a.dir)); err == nil {
 			return connection.Close()
 		}
+
 		select {
 		case <-ended:
 			said, err := os.ReadFile(path)
@@ -84,6 +91,7 @@ func Supervise(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	listener, err := listen(dir)
 	if err != nil {
 		return err
@@ -94,6 +102,7 @@ func Supervise(dir string) error {
 	go s.serve(listener, cancel)
 	<-ctx.Done()
 	listener.Close()
+
 	return s.Stop(context.Background())
 }
 
@@ -112,9 +121,11 @@ func Clean(dir string) error {
 	if there, err := cache.Exists(dir); err != nil || !there {
 		return err
 	}
+
 	if _, err := StatusOf(context.Background(), dir); errors.Is(err, ErrNotRunning) {
 		_ = Down(context.Background(), dir) // all of it has died, and its supervisor waits for orders
 	}
+
 	lock, err := own(dir)
 	if err != nil {
 		return fmt.Errorf("%w; its data would be removed under it (down)", err)
@@ -129,8 +140,10 @@ func Clean(dir string) error {
 			return err
 		}
 	}
+
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
 		return err
 	}
+
 	return nil
 }

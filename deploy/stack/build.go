@@ -32,17 +32,20 @@ func Build(ctx context.Context, repoRoot, binDir string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(binDir, 0o755); err != nil {
 		return err
 	}
 	// In one call, which compiles shared packages once.
 	build := exec.CommandContext(ctx, "go",
 		append([]string{"build", linkFlags, "-o", binDir + string(filepath.Separator)}, packages...)...)
+
 	build.Dir = repoRoot
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot build the stack: %w\n%s\nThe TigerBeetle client needs cgo and a C compiler (on Debian: gcc and libc6-dev).",
 			err, strings.TrimSpace(string(output)))
 	}
+
 	return nil
 }
 
@@ -52,12 +55,14 @@ func RepoRoot() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for folder := working; ; folder = filepath.Dir(folder) {
 		if _, err := os.Stat(filepath.Join(folder, "go.work")); err == nil {
 			return folder, nil
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
+
 		if folder == filepath.Dir(folder) {
 			return "", fmt.Errorf("no go.work at or above %s: run this inside the repository", working)
 		}

@@ -44,6 +44,7 @@ func CheckKafka(setting, which string) error {
 	if slices.Contains(all, which) {
 		return nil
 	}
+
 	return fmt.Errorf("%s is %q: it must be one of %s", setting, which, strings.Join(all, ", "))
 }
 
@@ -102,6 +103,7 @@ func (c *Config) withDefaults() (Config, error) {
 	if d.Dir == "" || d.BinDir == "" {
 		return d, fmt.Errorf("stack: Dir is %q and BinDir is %q: both are needed", d.Dir, d.BinDir)
 	}
+
 	for _, path := range []*string{&d.Dir, &d.BinDir} { // processes may run elsewhere
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
@@ -115,10 +117,12 @@ func (c *Config) withDefaults() (Config, error) {
 	d.Brokers = cmp.Or(d.Brokers, 1)
 	d.Engines = cmp.Or(d.Engines, 1)
 	d.ReadyWithin = cmp.Or(d.ReadyWithin, time.Minute)
+
 	d.StopWithin = cmp.Or(d.StopWithin, 15*time.Second)
 	if d.Progress == nil {
 		d.Progress = io.Discard
 	}
+
 	if d.Replicas > 1 { // each server takes 2 GiB more, and all would share one processor
 		d.CacheGrid, d.LedgerCore = cmp.Or(d.CacheGrid, "128MiB"), false
 	}
@@ -136,5 +140,6 @@ func (c *Config) withDefaults() (Config, error) {
 	case d.Cuts && d.KafkaSecured:
 		return d, errors.New("stack: Cuts with KafkaSecured: a link cannot put its address into what Kafka says over TLS")
 	}
+
 	return d, CheckKafka("stack: Kafka", d.Kafka)
 }

@@ -17,11 +17,13 @@ var allowed = func() (cores []string) {
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return nil
 	}
+
 	for core := 0; len(cores) < set.Count(); core++ {
 		if set.IsSet(core) {
 			cores = append(cores, strconv.Itoa(core))
 		}
 	}
+
 	return cores
 }()
 
@@ -35,6 +37,7 @@ func (s *Stack) coresOf(kind string) string {
 	case kind == TigerBeetle:
 		return allowed[last]
 	}
+
 	return strings.Join(allowed[:last], ",")
 }
 
@@ -49,13 +52,16 @@ var confined struct {
 func confineThisProcess(to string) error {
 	confined.Lock()
 	defer confined.Unlock()
+
 	if to == confined.to {
 		return nil
 	}
+
 	list := to
 	if list == "" {
 		list = strings.Join(allowed, ",")
 	}
+
 	for range 2 { // a thread may start during the first round
 		if said, err := exec.Command("taskset", "-a", "-c", "-p", list,
 			strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
@@ -63,5 +69,6 @@ func confineThisProcess(to string) error {
 		}
 	}
 	confined.to = to
+
 	return nil
 }

@@ -17,15 +17,18 @@ func TestTheLedgerHasAProcessorOfItsOwn(t *testing.T) {
 		t.Helper()
 		var set unix.CPUSet
 		kit.Must(t, unix.SchedGetaffinity(pid, &set))
+
 		return set
 	}
 	config := standIns(t)
 	config.LedgerCore = true
 	s := started(t, config)
+
 	ledger := of(s.PID(TigerBeetle))
 	if ledger.Count() != 1 {
 		t.Errorf("the ledger has %d processors", ledger.Count())
 	}
+
 	for _, name := range append(s.Names(), "this process") {
 		set := of(s.PID(name)) // 0: this thread
 		for core := range len(allowed) {

@@ -35,18 +35,22 @@ func (s *Stack) cuttable(process string) bool {
 func (l *links) to(process, server, address string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if opened := l.open[[2]string{process, server}]; opened != nil {
 		return opened.Address(), nil
 	}
+
 	listen := link.Listen
 	if server == Broker {
 		listen = link.ListenKafka
 	}
+
 	opened, err := listen(address)
 	if err != nil {
 		return "", err
 	}
 	l.open[[2]string{process, server}] = opened
+
 	return opened.Address(), nil
 }
 
@@ -59,6 +63,7 @@ func (l *links) cutFrom(process string) []string {
 func (l *links) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for _, one := range l.open {
 		one.Close()
 	}
@@ -70,6 +75,7 @@ func (s *Stack) cut(process, from string, isCut bool) error {
 	l := &s.links
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	switch {
 	case !s.config().Cuts:
 		return errors.New("the stack has no links: start it with make up CUTS=on")
@@ -79,12 +85,15 @@ func (s *Stack) cut(process, from string, isCut bool) error {
 		return fmt.Errorf("the other end is %q: it must be %s or %s", from, FromBroker, FromLedger)
 	}
 	state := link.Whole
+
 	l.cut[process] = slices.DeleteFunc(l.cut[process], func(cut string) bool { return cut == from })
 	if isCut {
 		state, l.cut[process] = link.Cut, append(l.cut[process], from)
 	}
+
 	for _, server := range servers {
 		l.open[[2]string{process, server}].Set(state, 0)
 	}
+
 	return nil
 }

@@ -17,12 +17,15 @@ func (c *Config) kind() string {
 	if c.Replicas > 1 {
 		ledger = fmt.Sprintf("%d TigerBeetle replicas", c.Replicas)
 	}
+
 	if c.KafkaSecured {
 		secured = "secured "
 	}
+
 	if c.Brokers > 1 {
 		return fmt.Sprintf("%s and %d brokers of the %s Kafka", ledger, c.Brokers, c.Kafka)
 	}
+
 	return fmt.Sprintf("%s and the %s%s Kafka", ledger, secured, c.Kafka)
 }
 
@@ -32,6 +35,7 @@ func (s *Stack) ledgerFolder() string {
 	if s.config().Replicas > 1 {
 		return s.data("tigerbeetle-cluster")
 	}
+
 	return s.data("tigerbeetle")
 }
 
@@ -49,12 +53,14 @@ func (s *Stack) kafkaNode(name string) kafka.Node {
 	if s.config().Brokers > 1 {
 		node.Folder = filepath.Join(node.Folder, name)
 	}
+
 	for i, broker := range s.Brokers() {
 		node.Voters = append(node.Voters, s.addresses.of(controllerOf(broker)))
 		if broker == name {
 			node.ID = i + 1
 		}
 	}
+
 	return node
 }
 
@@ -68,18 +74,22 @@ func (s *Stack) checkData() error {
 		kind = []byte(s.config().kind())
 		err = errors.Join(os.MkdirAll(s.data(""), 0o755), os.WriteFile(s.data("kind"), kind, 0o644))
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if string(kind) != s.config().kind() {
 		return fmt.Errorf("%s holds data of a stack with %s: run that, or remove the data first (clean)",
 			s.config().Dir, kind)
 	}
 	ledger, noLedger := cache.Exists(s.ledgerFolder())
+
 	topics, noTopics := cache.Exists(s.KafkaFolder())
 	if err := errors.Join(noLedger, noTopics); err != nil || ledger || !topics {
 		return err
 	}
+
 	return fmt.Errorf("%s holds topics, and the data of their ledger, %s, is gone: stop the stack and put a copy back (docs/backup.md), or remove all data (clean)",
 		s.KafkaFolder(), s.ledgerFolder())
 }

@@ -28,12 +28,15 @@ func TestDataOfAnotherKindIsRefused(t *testing.T) {
 	} {
 		s := newStack(nil)
 		s.given.Store(&Config{Dir: t.TempDir(), Kafka: Embedded, Replicas: 1, Brokers: 1})
+
 		for _, folder := range test.folders {
 			kit.Must(t, os.MkdirAll(s.data(folder), 0o755))
 		}
+
 		if test.kind != "" {
 			kit.Must(t, os.WriteFile(filepath.Join(s.data(""), "kind"), []byte(test.kind), 0o600))
 		}
+
 		if err := s.checkData(); test.want != "" {
 			kit.Says(t, err, test.want)
 		} else if err != nil {

@@ -17,9 +17,11 @@ func kindOf(name string) string {
 	if slices.Contains(kinds, name) {
 		return name
 	}
+
 	if found := numbered.FindStringSubmatch(name); found != nil {
 		return strings.Replace(found[1], "engine", Engine, 1)
 	}
+
 	return ""
 }
 
@@ -36,6 +38,7 @@ func CheckProcesses(env map[string][]string) error {
 			return fmt.Errorf("--env names the process %q: it must be one of %s, or one of several, such as %s", name,
 				strings.Join(kinds, ", "), EngineName(0))
 		}
+
 		for _, variable := range variables {
 			if !strings.Contains(variable, "=") {
 				return fmt.Errorf("--env %s:%s: it must be PROCESS:NAME=value, like clearing-engine:ENGINE_DEADLINE=10s",
@@ -43,6 +46,7 @@ func CheckProcesses(env map[string][]string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -52,23 +56,28 @@ func (c *Config) checkEnv(ctx context.Context) error {
 	if err := CheckProcesses(c.Env); err != nil {
 		return err
 	}
+
 	for name, variables := range c.Env {
 		kind := kindOf(name)
 		if !c.ours(kind) || len(variables) == 0 {
 			continue
 		}
+
 		ask := []string{filepath.Join(c.BinDir, kind), "--help"}
 		if kind == Room {
 			ask = []string{filepath.Join(c.BinDir, "loadtest"), Room, "--help"}
 		}
 		help := exec.CommandContext(ctx, ask[0], ask[1:]...)
 		help.Env = []string{}
+
 		known, err := help.Output()
 		if err != nil {
 			return fmt.Errorf("cannot ask %s for its settings: %w", strings.Join(ask, " "), err)
 		}
+
 		for _, variable := range variables {
 			setting, _, _ := strings.Cut(variable, "=")
+
 			listed := regexp.MustCompile(`(?m)^  ` + regexp.QuoteMeta(setting) + `\b`)
 			if !listed.Match(known) && !strings.HasPrefix(setting, "GO") { // GOMEMLIMIT and others are Go's own
 				return fmt.Errorf("--env %s:%s: %s has no setting %s; `%s` lists all", name, variable, kind, setting,
@@ -76,5 +85,6 @@ func (c *Config) checkEnv(ctx context.Context) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -35,6 +35,7 @@ func (s *Stack) configureObservers() error {
 		return nil
 	}
 	targets := map[string][]string{}
+
 	for _, p := range s.all() {
 		job, address := kindOf(p.name), p.program().telemetry
 		switch job {
@@ -43,13 +44,16 @@ func (s *Stack) configureObservers() error {
 		case Prometheus:
 			address = p.program().address
 		}
+
 		if address != "" {
 			targets[job] = append(targets[job], address)
 		}
 	}
+
 	if err := prometheus.Local(s.data(Prometheus), targets); err != nil {
 		return fmt.Errorf("cannot configure Prometheus: %w", err)
 	}
+
 	return nil
 }
 

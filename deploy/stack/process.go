@@ -65,6 +65,7 @@ func (r *run) died(ctx context.Context, within time.Duration) bool {
 	case <-ctx.Done():
 	case <-time.After(within):
 	}
+
 	return r.dead()
 }
 
@@ -74,6 +75,7 @@ func (r *run) howEnded() string {
 	if status, ok := r.How.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		how = fmt.Sprintf("killed by signal %d", status.Signal())
 	}
+
 	return how + " at " + r.At.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
@@ -99,9 +101,11 @@ func (p *process) running() bool {
 func (p *process) start(env ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.run != nil && !p.run.dead() {
 		return fmt.Errorf("%s is already running with pid %d", p.name, p.run.Pid)
 	}
+
 	if p.spec.ledger != "" {
 		if err := tigerbeetle.AwaitRelease(p.spec.ledger); err != nil {
 			return fmt.Errorf("cannot start %s: %w", p.name, err)
@@ -113,17 +117,20 @@ func (p *process) start(env ...string) error {
 		return fmt.Errorf("cannot log %s: %w", p.name, err)
 	}
 	defer log.Close() // the child has its own
+
 	r := &run{began: time.Now(), env: p.spec.env}
 	if r.logFrom, err = log.Seek(0, io.SeekEnd); err != nil {
 		return err
 	}
 	program := exec.Command(p.spec.command[0], p.spec.command[1:]...)
 	program.Dir = filepath.Dir(filepath.Dir(p.logPath)) // the stack's folder, not the caller's
+
 	program.Env = slices.Concat(os.Environ(), p.spec.env, env)
 	if r.Process, err = child.Start(program, log); err != nil {
 		return fmt.Errorf("cannot start %s: %w", p.name, err)
 	}
 	p.run = r
+
 	return nil
 }
 
@@ -135,16 +142,20 @@ func (p *process) stop(ctx context.Context, within time.Duration) error {
 	}
 	r.asked.Store(true)
 	_ = r.Signal(syscall.SIGTERM) // an error means that it has just ended
+
 	_ = r.Signal(syscall.SIGCONT) // a paused process handles SIGTERM only after it resumes
 	if r.died(ctx, within) {
 		return nil
 	}
+
 	if err := p.kill(); err != nil {
 		return err
 	}
+
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s was killed, there was no time left for an orderly stop: %w", p.name, context.Cause(ctx))
 	}
+
 	return fmt.Errorf("%s was killed, it had not ended %v after SIGTERM; the end of %s:\n%s",
 		p.name, within, p.logPath, p.logEnd(logEndLines))
 }
@@ -155,9 +166,11 @@ func (p *process) kill() error {
 		return fmt.Errorf("cannot kill %s: it is not running", p.name)
 	}
 	r.asked.Store(true) // before its end, which would be a crash
+
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
+
 	return p.gone(context.Background(), r)
 }
 
@@ -166,6 +179,7 @@ func (p *process) gone(ctx context.Context, r *run) error {
 	if !r.died(ctx, killed) {
 		return fmt.Errorf("%s (pid %d) is still there %v after SIGKILL", p.name, r.Pid, killed)
 	}
+
 	return nil
 }
 
@@ -175,6 +189,7 @@ func (p *process) awaitDying(ctx context.Context) error {
 	if r := p.current(); r != nil && !r.dead() && look(r.Pid).dying {
 		return p.gone(ctx, r)
 	}
+
 	return nil
 }
 
@@ -183,9 +198,11 @@ func (p *process) signal(signal os.Signal) error {
 	if r == nil || r.dead() {
 		return fmt.Errorf("cannot send %v to %s: it is not running", signal, p.name)
 	}
+
 	if err := r.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("cannot send %v to %s (pid %d): %w", signal, p.name, r.Pid, err)
 	}
+
 	return nil
 }
 
@@ -204,25 +221,31 @@ func (p *process) ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+
 	err := program.ready(ctx, p)
 	if err == nil {
 		r.wasReady.Store(true)
 	}
+
 	return err
 }
 
 func (p *process) waitReady(ctx context.Context) error {
 	var why error
+
 	for {
 		r := p.current()
 		dead := r != nil && r.dead() // asked first: what ends during the question tells how in the next round
+
 		now := p.ready(ctx)
 		if now == nil {
 			return nil
 		}
+
 		if why == nil || ctx.Err() == nil { // a question that the end of ctx has cut off says nothing
 			why = now
 		}
+
 		switch {
 		case r == nil:
 			return why
@@ -241,11 +264,13 @@ func (p *process) waitReady(ctx context.Context) error {
 // logged returns what the current run has logged.
 func (p *process) logged() ([]byte, error) {
 	r := p.current()
+
 	log, err := os.Open(p.logPath)
 	if err != nil || r == nil {
 		return nil, err
 	}
 	defer log.Close()
+
 	return io.ReadAll(io.NewSectionReader(log, r.logFrom, 1<<62))
 }
 
@@ -261,15 +286,18 @@ func (p *process) logEnd(lines int) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	if text = bytes.TrimSpace(text); len(text) == 0 {
 		return "  (it logged nothing)"
 	}
 	all := strings.Split(string(text), "\n")
+
 	all = all[max(0, len(all)-lines):]
 	for i, line := range all {
 		if len(line) > logLineMax {
 			all[i] = line[:logLineMax] + "…"
 		}
 	}
+
 	return "  " + strings.Join(all, "\n  ")
 }

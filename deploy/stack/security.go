@@ -52,6 +52,7 @@ func (s *Stack) kafkaAs(user, brokers string) stream.Config {
 		config.TLS, config.TLSCAFile = true, s.authorityFile()
 		config.SASLUser, config.SASLPasswordFile = user, s.passwordFile(user)
 	}
+
 	return config
 }
 
@@ -59,6 +60,7 @@ func (s *Stack) kafkaAs(user, brokers string) stream.Config {
 // them, because the caller's own environment may name another Kafka.
 func (s *Stack) kafkaEnvironment(user, brokers string) []string {
 	config := s.kafkaAs(user, brokers)
+
 	return []string{
 		"KAFKA_BROKERS=" + brokers,
 		"KAFKA_TLS=" + strconv.FormatBool(config.TLS), "KAFKA_TLS_CA_FILE=" + config.TLSCAFile, "KAFKA_TLS_CERT_FILE=",
@@ -72,6 +74,7 @@ func (s *Stack) kafkaSecurity() *kafka.Security {
 	if !s.config().KafkaSecured {
 		return nil
 	}
+
 	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin,
 		AdminPasswordFile: s.passwordFile(stream.Admin)}
 }
@@ -82,6 +85,7 @@ func makeCertificate(authorityFile, certificateFile string) error {
 	if _, err := os.Stat(certificateFile); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -95,10 +99,12 @@ func makeCertificate(authorityFile, certificateFile string) error {
 		// Apache Kafka also talks to itself
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+
 	signed, err := x509.CreateCertificate(rand.Reader, broker, broker, key.Public(), key)
 	if err != nil {
 		return err
 	}
+
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return err
@@ -106,6 +112,7 @@ func makeCertificate(authorityFile, certificateFile string) error {
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
 	both := append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), certificate...)
 	unfinished := certificateFile + ".new"
+
 	return errors.Join(
 		os.MkdirAll(filepath.Dir(certificateFile), 0o700),
 		os.WriteFile(authorityFile, certificate, 0o600),

@@ -34,14 +34,17 @@ type spec struct {
 func (s *Stack) specify(name string) (spec, error) {
 	kind := kindOf(name)
 	p := spec{name: name, command: []string{filepath.Join(s.config().BinDir, kind)}}
+
 	brokers, err := s.reach(name, s.Brokers()...)
 	if err != nil {
 		return p, err
 	}
+
 	replicas, err := s.reach(name, s.Replicas()...)
 	if err != nil {
 		return p, err
 	}
+
 	user := kind // of Kafka
 	if kind == Bootstrap {
 		user = stream.Admin
@@ -50,9 +53,11 @@ func (s *Stack) specify(name string) (spec, error) {
 		"TIGERBEETLE_ADDRESSES="+replicas,
 		"TIGERBEETLE_CLUSTER_ID=0",
 	)
+
 	switch kind {
 	case TigerBeetle:
 		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
+
 		arguments := tigerbeetle.StartArguments(p.ledger, replicas, s.config().CacheGrid, s.config().LimitGiB)
 		if s.config().Observers.StatsdBridge != "" {
 			arguments = slices.Insert(arguments, 2, "--statsd="+s.addresses.of(statsd))
@@ -62,17 +67,21 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.ready = ledgerReady
 	case Broker:
 		p.serve(s, name)
+
 		p.ready = s.brokerReady
 		if s.config().Kafka == Apache {
 			java, arguments := s.kafka.Command(s.kafkaNode(name))
 			p.command = append([]string{java}, arguments...)
 			p.listens = append(p.listens, controllerOf(name))
+
 			break
 		}
+
 		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.KafkaFolder())
 		if s.config().Kafka == RedpandaLike {
 			p.env = append(p.env, "BROKER_LIKE=redpanda")
 		}
+
 		if s.config().KafkaSecured {
 			p.env = append(p.env, "BROKER_ADMIN_PASSWORD_FILE="+s.passwordFile(stream.Admin),
 				"BROKER_TLS_CERT_FILE="+s.certificateFile())
@@ -89,6 +98,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(name), "HTTP_KEYS_FILE="+s.digestsFile())
 		p.serve(s, name)
 		p.tell(s)
+
 		if kind == Producer {
 			p.env = append(p.env, fmt.Sprint("LEDGER_LIMIT_GIB=", s.config().LimitGiB))
 		} else {
@@ -105,6 +115,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.command = []string{filepath.Join(s.config().BinDir, "loadtest"), "room", "--dir", s.config().Dir}
 		p.address = s.addresses.of(Room) // it is optional, so nobody checks that the port is free
 		p.optional = true
+
 		p.env = append(p.env, "ROOM_ADDRESS="+p.address, "ROOM_TOKEN_FILE="+s.roomTokenFile(),
 			"SIMULATOR_URL="+s.SimulatorURL(), "CLIENT_KEYS_DIR="+s.keysDir())
 		if s.config().KafkaSecured { // the room itself may not write; this is for the load that it sends on request
@@ -133,25 +144,31 @@ func (s *Stack) specify(name string) (spec, error) {
 	default:
 		return p, fmt.Errorf("the stack knows no process %q", name)
 	}
+
 	p.env = append(p.env, s.config().Env[kind]...)
 	if name != kind {
 		p.env = append(p.env, s.config().Env[name]...)
 	}
+
 	if cores := s.coresOf(kind); cores != "" {
 		p.command = append([]string{"taskset", "-c", cores}, p.command...)
 	}
+
 	return p, nil
 }
 
 // reach returns the addresses at which a process reaches servers, comma-separated.
 func (s *Stack) reach(process string, servers ...string) (string, error) {
 	var all []string
+
 	for _, server := range servers {
 		address := s.addresses.of(server)
+
 		via := s.config().Via
 		if s.cuttable(process) {
 			via = s.links.to
 		}
+
 		if via != nil && process != server { // a replica listens where it reaches itself
 			var err error
 			if address, err = via(process, server, address); err != nil {
@@ -160,6 +177,7 @@ func (s *Stack) reach(process string, servers ...string) (string, error) {
 		}
 		all = append(all, address)
 	}
+
 	return strings.Join(all, ","), nil
 }
 
@@ -182,9 +200,11 @@ func ledgerReady(_ context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+
 	if !tigerbeetle.Answers(log) {
 		return errors.New("it is still reading its data, or is looking for a majority of its replicas")
 	}
+
 	return nil
 }
 
@@ -195,6 +215,7 @@ func (s *Stack) brokerReady(ctx context.Context, p *process) error {
 		return err
 	}
 	defer client.Close()
+
 	return stream.Reach(ctx, client)
 }
 
@@ -208,24 +229,29 @@ func httpReady(url string) func(context.Context, *process) error {
 		if err != nil {
 			return err
 		}
+
 		response, err := probe.Do(request)
 		if err != nil {
 			return fmt.Errorf("%s does not answer: %w", url, err)
 		}
 		defer response.Body.Close()
+
 		if response.StatusCode == http.StatusOK {
 			return nil
 		}
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
+
 		var health struct{ Problems map[string]string }
 		if json.Unmarshal(body, &health) != nil || len(health.Problems) == 0 {
 			return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
 		}
+
 		var problems []string
 		for need, wrong := range health.Problems {
 			problems = append(problems, need+": "+wrong)
 		}
 		slices.Sort(problems)
+
 		return errors.New(strings.Join(problems, "; "))
 	}
 }

@@ -65,21 +65,26 @@ func Start(ctx context.Context, config Config) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	lock, err := own(config.Dir)
 	if err != nil {
 		return nil, err
 	}
+
 	s := newStack(lock)
 	if config.Room {
 		err = s.open(config.Dir)
 	}
+
 	if err == nil {
 		err = s.up(ctx, config)
 	}
+
 	if err != nil {
 		// ctx may have ended; stopping has its own limits
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
+
 	return s, nil
 }
 
@@ -87,6 +92,7 @@ func newStack(lock *os.File) *Stack {
 	s := &Stack{lock: lock, stopping: make(chan struct{}),
 		links: links{open: map[[2]string]*link.Link{}, cut: map[string][]string{}}}
 	s.given.Store(&Config{})
+
 	return s
 }
 
@@ -97,14 +103,17 @@ func own(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
+
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("the stack in %s is in use by another process (%w): wait for it or stop it", dir, err)
 	}
+
 	return lock, nil
 }
 
@@ -112,44 +121,54 @@ func own(dir string) (*os.File, error) {
 func (s *Stack) up(ctx context.Context, config Config) error {
 	s.acting.Lock()
 	defer s.acting.Unlock()
+
 	for _, p := range s.all() {
 		if err := p.awaitDying(ctx); err != nil {
 			return err
 		}
 	}
+
 	config, err := s.beside(config)
 	if err != nil {
 		return err
 	}
+
 	if err := config.checkEnv(ctx); err != nil {
 		return err
 	}
+
 	if config.TigerBeetleBin == "" {
 		if config.TigerBeetleBin, err = tigerbeetle.Locate(ctx, config.Progress); err != nil {
 			return err
 		}
 	}
+
 	if config.Kafka == Apache && s.kafka == nil {
 		if s.kafka, err = kafka.Locate(ctx, config.Progress); err != nil {
 			return err
 		}
 	}
 	s.given.Store(&config)
+
 	if err := errors.Join(s.checkData(), os.MkdirAll(filepath.Join(config.Dir, "logs"), 0o755)); err != nil {
 		return err
 	}
+
 	if err := confineThisProcess(s.coresOf("")); err != nil {
 		return fmt.Errorf("cannot share out the processors: %w", err)
 	}
+
 	groups := s.wanted()
 	if err := errors.Join(s.register(slices.Concat(groups...)), s.configureObservers()); err != nil {
 		return err
 	}
+
 	for _, group := range groups {
 		if err := s.bring(ctx, group...); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -157,6 +176,7 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 // What nobody says stays as it is.
 func (s *Stack) beside(config Config) (Config, error) {
 	has := s.config()
+
 	whole, err := config.withDefaults()
 	switch {
 	case err != nil:
@@ -169,10 +189,12 @@ func (s *Stack) beside(config Config) (Config, error) {
 	case config.Cuts && !has.Cuts:
 		return whole, errors.New("the processes of the running stack have no links: stop it first (down)")
 	}
+
 	whole.Ports, whole.Cuts, whole.Engines = has.Ports, has.Cuts, max(whole.Engines, s.engines)
 	if len(whole.Env) == 0 {
 		whole.Env = has.Env
 	}
+
 	return whole, nil
 }
 
@@ -180,12 +202,14 @@ func (s *Stack) beside(config Config) (Config, error) {
 // majority of them runs.
 func (s *Stack) wanted() [][]string {
 	c := s.config()
+
 	groups := [][]string{s.Replicas(), s.Brokers()}
 	if c.InfrastructureOnly {
 		return groups
 	}
 	s.engines = c.Engines
 	services := append(numberedFrom(0, s.engines, "engine"), Producer, Simulator)
+
 	for _, extra := range []struct {
 		name   string
 		wanted bool
@@ -197,6 +221,7 @@ func (s *Stack) wanted() [][]string {
 			services = append(services, extra.name)
 		}
 	}
+
 	return append(groups, []string{Bootstrap}, services)
 }
 
@@ -213,11 +238,13 @@ func (s *Stack) register(names []string) error {
 		return !p.running() && !slices.Contains(names, p.name)
 	})
 	s.mu.Unlock()
+
 	for _, name := range names {
 		if err := s.add(name); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -227,6 +254,7 @@ func (s *Stack) add(name string) error {
 	if err != nil {
 		return err
 	}
+
 	p, err := s.process(name)
 	if err != nil {
 		p = &process{name: name, logPath: s.Log(name), comesBack: s.config().RestartCrashed && !spec.oneShot}
@@ -237,14 +265,17 @@ func (s *Stack) add(name string) error {
 	p.mu.Lock()
 	p.spec = spec
 	p.mu.Unlock()
+
 	if p.running() {
 		return nil
 	}
+
 	for _, role := range spec.listens {
 		if err := available(role, s.addresses.of(role)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -259,6 +290,7 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 	ctx, cancel := s.readyWithin(ctx) // all of them, and not each
 	defer cancel()
 	began := time.Now()
+
 	say := func(name, format string, values ...any) {
 		fmt.Fprintf(s.config().Progress, "%-15s "+format+"\n", append([]any{name}, values...)...)
 	}
@@ -268,19 +300,23 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 			say(name, "restarts with its new settings")
 			err = p.stop(ctx, s.config().StopWithin)
 		}
+
 		if err == nil && !p.running() {
 			err = s.StartProcess(name)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
 	var problems error
+
 	for _, name := range names {
 		p, err := s.process(name)
 		if err == nil {
 			err = s.WaitReady(ctx, name)
 		}
+
 		switch {
 		case err == nil:
 			say(name, "ready after %4.1fs  %s", time.Since(began).Seconds(), p.program().address)
@@ -290,22 +326,26 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 			problems = errors.Join(problems, err)
 		}
 	}
+
 	return problems
 }
 
 // prepare makes the data that processes need before they start. done is called when they are ready.
 func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err error) {
 	done = func() {}
+
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return s.PID(name) != 0 })
 	if len(names) == 0 {
 		return done, nil
 	}
+
 	switch kindOf(names[0]) {
 	case TigerBeetle:
 		if err := tigerbeetle.FormatCluster(ctx, s.config().TigerBeetleBin, s.ledgerFolder(), s.config().Replicas,
 			s.config().LedgerReserve); err != nil {
 			return nil, err
 		}
+
 		return tigerbeetle.AwaitMemory(ctx, len(names), func(why string) {
 			fmt.Fprintf(s.config().Progress, "%-15s %s\n", names[0], why)
 		})
@@ -313,15 +353,18 @@ func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err e
 		if s.config().KafkaSecured {
 			err = s.makeSecrets()
 		}
+
 		for _, name := range names {
 			if err == nil && s.kafka != nil {
 				err = s.kafka.Prepare(ctx, s.kafkaNode(name))
 			}
 		}
 	}
+
 	if slices.Contains(names, Room) {
 		err = keys.MakePassword(s.roomTokenFile())
 	}
+
 	return done, err
 }
 
@@ -329,12 +372,14 @@ func (s *Stack) process(name string) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
+
 	for _, p := range s.processes {
 		if p.name == name {
 			return p, nil
 		}
 		names = append(names, p.name)
 	}
+
 	return nil, fmt.Errorf("the stack has no process %q; it has %s", name, strings.Join(names, ", "))
 }
 
@@ -354,6 +399,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 		close(s.stopping)
 		s.mu.Unlock()
 		s.restarts.Wait()
+
 		for _, p := range slices.Backward(s.all()) {
 			if s.config().Brokers > 1 && kindOf(p.name) == Broker && p.running() {
 				s.stopErr = errors.Join(s.stopErr, p.kill()) // without a majority the others would not stop in order
@@ -363,6 +409,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 		s.links.close()
 		s.lock.Close()
 	})
+
 	return s.stopErr
 }
 
@@ -372,10 +419,12 @@ func (s *Stack) StartProcess(name string) error {
 		if s.isStopping() {
 			return fmt.Errorf("cannot start %s: the stack is stopping", name)
 		}
+
 		if err := p.start(); err != nil {
 			return err
 		}
 		go s.watch(p, p.current())
+
 		return nil
 	})
 }
@@ -387,11 +436,13 @@ func (s *Stack) StartToDie(name string, env ...string) (<-chan struct{}, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	if err := p.start(env...); err != nil {
 		return nil, err
 	}
 	r := p.current()
 	r.asked.Store(true)
+
 	return r.Ended, nil
 }
 
@@ -401,10 +452,12 @@ const restartPause = 500 * time.Millisecond
 // watch waits for the exit of a run, records a crash, and restarts the process if configured.
 func (s *Stack) watch(p *process, r *run) {
 	<-r.Ended
+
 	if r.asked.Load() || p.program().optional || p.program().oneShot && r.Err == nil {
 		return
 	}
 	s.mu.Lock()
+
 	s.crashes = append(s.crashes, Crash{Name: p.name, At: time.Now(), How: r.How.String(), Log: p.logEnd(logEndLines)})
 	if s.isStopping() || !p.comesBack {
 		s.mu.Unlock()
@@ -413,6 +466,7 @@ func (s *Stack) watch(p *process, r *run) {
 	s.restarts.Add(1) // under the lock, so before Stop waits
 	s.mu.Unlock()
 	defer s.restarts.Done()
+
 	select {
 	case <-s.stopping:
 	case <-time.After(restartPause):
@@ -445,6 +499,7 @@ func (s *Stack) on(name string, do func(*process) error) error {
 	if err != nil {
 		return err
 	}
+
 	return do(p)
 }
 
@@ -453,9 +508,11 @@ func (s *Stack) Restart(ctx context.Context, name string) error {
 	if err := s.StopProcess(ctx, name); err != nil {
 		return err
 	}
+
 	if err := s.StartProcess(name); err != nil {
 		return err
 	}
+
 	return s.WaitReady(ctx, name)
 }
 
@@ -475,9 +532,11 @@ func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	name := EngineName(s.engines)
 	s.engines++
 	s.mu.Unlock()
+
 	if kindOf(name) == "" {
 		return "", fmt.Errorf("a stack has at most %d engines", EnginesMax)
 	}
+
 	return name, s.bringNew(ctx, name)
 }
 
@@ -490,6 +549,7 @@ func (s *Stack) bringNew(ctx context.Context, name string) error {
 	if err := errors.Join(s.add(name), s.configureObservers()); err != nil {
 		return err
 	}
+
 	return s.bring(ctx, name)
 }
 
@@ -517,6 +577,7 @@ func (s *Stack) Names() []string {
 	for _, p := range s.all() {
 		names = append(names, p.name)
 	}
+
 	return names
 }
 
@@ -526,6 +587,7 @@ func (s *Stack) PID(name string) int {
 	if err != nil || !p.running() {
 		return 0
 	}
+
 	return p.current().Pid
 }
 
@@ -541,6 +603,7 @@ func numberedFrom(first, end int, kind string) (names []string) {
 	for number := first; number < end; number++ {
 		names = append(names, fmt.Sprintf("%s-%d", kind, number))
 	}
+
 	return names
 }
 
@@ -552,6 +615,7 @@ func (s *Stack) joined(names []string) string {
 	for _, name := range names {
 		all = append(all, s.addresses.of(name))
 	}
+
 	return strings.Join(all, ",")
 }
 
@@ -560,6 +624,7 @@ func (s *Stack) Replicas() []string {
 	if s.config().Replicas == 1 {
 		return []string{TigerBeetle}
 	}
+
 	return numberedFrom(0, s.config().Replicas, TigerBeetle)
 }
 
@@ -589,6 +654,7 @@ func (s *Stack) TelemetryURL(name string) string {
 	if p, err := s.process(name); err == nil && p.program().telemetry != "" {
 		return "http://" + p.program().telemetry
 	}
+
 	return ""
 }
 
@@ -600,6 +666,7 @@ func (s *Stack) RoomURL() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return "http://" + s.addresses.of(Room) + "/#token=" + token, nil
 }
 
@@ -609,6 +676,7 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 	cmd := exec.CommandContext(ctx, filepath.Join(s.config().BinDir, program), arguments...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = s.config().StopWithin
+
 	cmd.Env = slices.Concat(os.Environ(), s.kafkaEnvironment("loadtest", s.KafkaAddress()), []string{
 		"TIGERBEETLE_ADDRESSES=" + s.TigerBeetleAddresses(),
 		"TIGERBEETLE_CLUSTER_ID=0",
@@ -621,9 +689,11 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
+
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w", program, strings.Join(arguments, " "), cmp.Or(context.Cause(ctx), err))
 	}
+
 	return nil
 }

@@ -31,14 +31,17 @@ func TestMain(m *testing.M) {
 		if err := Supervise(os.Args[2]); err != nil {
 			panic(err)
 		}
+
 		return
 	}
+
 	if filepath.Base(os.Args[0]) == Engine || filepath.Base(os.Args[0]) == Producer {
 		if len(os.Args) == 2 && os.Args[1] == "--help" {
 			fmt.Println("Configuration:\n\n  ENGINE_DEADLINE  40s\n  STAND_IN_FAILS\n  STAND_IN_NEVER_READY\n  STAND_IN_IGNORES_SIGTERM")
 			return
 		}
 	}
+
 	switch filepath.Base(os.Args[0]) {
 	case TigerBeetle:
 		standInLedger()
@@ -73,11 +76,13 @@ func standInLedger() {
 		}
 	case "start":
 		megabytes, _ := strconv.Atoi(os.Getenv("STAND_IN_MEGABYTES"))
+
 		memory := make([]byte, megabytes<<20)
 		for i := 0; i < len(memory); i += os.Getpagesize() {
 			memory[i] = 1
 		}
 		fmt.Println(os.Args[1:], "transition_to_normal")
+
 		select {}
 	}
 }
@@ -93,6 +98,7 @@ func standInBroker() {
 	if err := os.MkdirAll(os.Getenv("BROKER_DATA_DIR"), 0o755); err != nil {
 		panic(err)
 	}
+
 	select {}
 }
 
@@ -102,6 +108,7 @@ func standInService() {
 		fmt.Println(wrong)
 		os.Exit(1)
 	}
+
 	if os.Getenv("STAND_IN_IGNORES_SIGTERM") != "" {
 		signal.Ignore(syscall.SIGTERM)
 	}
@@ -116,6 +123,7 @@ func standInService() {
 	http.HandleFunc("POST /exit", func(http.ResponseWriter, *http.Request) { os.Exit(7) })
 	http.HandleFunc("POST /unready", func(http.ResponseWriter, *http.Request) { unready.Store(true) })
 	fmt.Println("instance", os.Getenv("ENGINE_INSTANCE_ID"), "deadline", os.Getenv("ENGINE_DEADLINE"))
+
 	if err := http.ListenAndServe(os.Getenv("TELEMETRY_ADDRESS"), nil); err != nil {
 		panic(err)
 	}
@@ -126,9 +134,11 @@ func standIns(t *testing.T) Config {
 	t.Helper()
 	bin := t.TempDir()
 	t.Setenv("TMPDIR", bin) // stand-ins take no memory: they need not wait for the servers of other tests
+
 	for _, name := range []string{TigerBeetle, Broker, Bootstrap, Producer, Simulator, Engine, "loadtest"} {
 		kit.Must(t, os.Symlink(os.Args[0], filepath.Join(bin, name)))
 	}
+
 	return Config{
 		Dir: filepath.Join(t.TempDir(), "stack"), BinDir: bin, TigerBeetleBin: filepath.Join(bin, TigerBeetle),
 		Ports: FreePorts, Progress: t.Output(),
@@ -140,11 +150,13 @@ func started(t *testing.T, config Config) *Stack {
 	s, err := Start(t.Context(), config)
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
+
 	return s
 }
 
 func post(t *testing.T, url string) {
 	t.Helper()
+
 	if response, err := http.Post(url, "", nil); err == nil { // POST /exit answers nothing
 		response.Body.Close()
 	}
@@ -152,11 +164,13 @@ func post(t *testing.T, url string) {
 
 func pids(s *Stack) []int {
 	var all []int
+
 	for _, name := range s.Names() {
 		if pid := s.PID(name); pid != 0 {
 			all = append(all, pid)
 		}
 	}
+
 	return all
 }
 
@@ -168,6 +182,7 @@ func logOf(t *testing.T, s *Stack, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(s.Log(name))
 	kit.Must(t, err)
+
 	return string(text)
 }
 
@@ -185,9 +200,11 @@ func TestForeground(t *testing.T) {
 		slices.Index(got, Bootstrap) != 2 {
 		t.Errorf("started %v; want %v", got, want)
 	}
+
 	if log := logOf(t, s, "engine-0"); !strings.Contains(log, "instance engine-0 deadline 10s") {
 		t.Errorf("engine-0 logged %q", log)
 	}
+
 	if log := logOf(t, s, "engine-1"); !strings.Contains(log, "instance engine-1 deadline 20s") {
 		t.Errorf("engine-1 logged %q", log)
 	}
@@ -195,25 +212,30 @@ func TestForeground(t *testing.T) {
 	t.Run("a program with the stack's addresses", func(t *testing.T) {
 		var said strings.Builder
 		kit.Must(t, s.Run(t.Context(), &said, nil, "loadtest", "run", "--rate=5"))
+
 		if want := "run --rate=5 " + s.KafkaAddress() + " " + s.ProducerURL() + "\n"; said.String() != want {
 			t.Errorf("it said %q; want %q", said.String(), want)
 		}
 	})
 	kit.Says(t, s.Kill("enginee"), "engine-0") // an unknown name
+
 	if crashes := s.Crashes(); len(crashes) > 0 {
 		t.Errorf("what was asked for counts as a crash: %+v", crashes)
 	}
 
 	kit.Must(t, s.Pause("engine-0")) // and a paused process can be stopped
 	all := pids(s)
+
 	err := s.Stop(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "producer was killed") ||
 		strings.Contains(err.Error(), "engine-0") {
 		t.Errorf("got %v; want the producer named, and it alone", err)
 	}
+
 	if anyAlive(all) {
 		t.Error("a process is left after Stop")
 	}
+
 	if err := s.StartProcess("engine-0"); err == nil {
 		t.Error("a stopped stack starts processes")
 	}
@@ -226,14 +248,17 @@ func TestCrash(t *testing.T) {
 	before := s.PID("engine-0")
 	post(t, s.TelemetryURL("engine-0")+"/exit")
 	kit.Eventually(t, "the crash is noted", func() bool { return len(s.Crashes()) == 1 })
+
 	crash := s.Crashes()[0]
 	if crash.Name != "engine-0" || crash.How != "exit status 7" || !strings.Contains(crash.Log, "instance engine-0") {
 		t.Errorf("noted %+v", crash)
 	}
+
 	if err := s.WaitReady(t.Context(), "engine-0"); err != nil || s.PID("engine-0") == before {
 		t.Errorf("it did not come back: %v", err)
 	}
 	kit.Must(t, s.Kill("engine-0"))
+
 	if err := s.WaitReady(t.Context(), "engine-0"); err == nil {
 		t.Error("a process that was killed on request came back")
 	}
@@ -248,6 +273,7 @@ func TestTheLedgerStartsWhenItsDataFileIsReleased(t *testing.T) {
 	kit.Must(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
 	var released atomic.Bool
 	time.AfterFunc(300*time.Millisecond, func() { released.Store(true); file.Close() })
+
 	if err := s.StartProcess(TigerBeetle); err != nil || !released.Load() {
 		t.Errorf("started while the data file was held: %v, %v", !released.Load(), err)
 	}
@@ -305,10 +331,12 @@ func TestBackground(t *testing.T) {
 		t.Helper()
 		return statusByName(t, Attach(dir))
 	}
+
 	first := status()
 	if len(first) != 5 {
 		t.Fatalf("up started %v", first)
 	}
+
 	for _, s := range first {
 		if s.Problem != "" {
 			t.Errorf("%s is not ready after up: %s", s.Name, s.Problem)
@@ -321,6 +349,7 @@ func TestBackground(t *testing.T) {
 	kit.Must(t, syscall.Kill(first["engine-0"].PID, syscall.SIGKILL))
 	kit.Eventually(t, "status sees the killed engine", func() bool { return status()["engine-0"].Problem != "" })
 	kit.Must(t, Up(ctx, config))
+
 	second := status()
 	for name, s := range second {
 		if s.Problem != "" || (s.PID == first[name].PID) != (name != "engine-0") ||
@@ -334,15 +363,18 @@ func TestBackground(t *testing.T) {
 	var said strings.Builder
 	changing.Progress = &said
 	changing.Env = map[string][]string{"engine-0": {"ENGINE_DEADLINE=9s"}}
+
 	for _, restarts := range []bool{true, false} {
 		said.Reset()
 		kit.Must(t, Up(ctx, changing))
+
 		third := status()
 		for name, s := range third {
 			if s.Problem != "" || (s.PID != second[name].PID) != (restarts && name == "engine-0") {
 				t.Errorf("%s was %+v and is %+v", name, second[name], s)
 			}
 		}
+
 		if strings.Contains(said.String(), "engine-0        restarts with its new settings\n") != restarts {
 			t.Errorf("up says %q", said.String())
 		}
@@ -358,38 +390,46 @@ func TestBackground(t *testing.T) {
 	kit.Must(t, syscall.Kill(second[Producer].PID, syscall.SIGKILL))
 	kit.Eventually(t, "status sees the killed producer", func() bool { return status()[Producer].Problem != "" })
 	failing := config
+
 	failing.Env = map[string][]string{Producer: {"STAND_IN_FAILS=no"}, "engine-0": {"ENGINE_DEADLINE=9s"}}
 	if err := Up(ctx, failing); err == nil {
 		t.Error("up with a failing producer succeeded")
 	}
+
 	if failed := status()[Producer]; !strings.HasPrefix(failed.Problem, "exited with code 1 at ") ||
 		!strings.HasSuffix(failed.Problem, "; it said last: no") {
 		t.Errorf("status says %q", failed.Problem)
 	}
+
 	config.Env = map[string][]string{"engine-0": {"ENGINE_DEADLINE=9s"}} // the producer's goes
 	if err := Up(ctx, config); err != nil {
 		t.Errorf("after up with a failing producer: %v", err)
 	}
+
 	if s := status()["engine-0"]; s.Problem != "" || s.PID != second["engine-0"].PID {
 		t.Errorf("a failed up has touched the engine: %+v", s)
 	}
 
 	kit.Must(t, Down(ctx, dir))
+
 	for _, s := range second {
 		if anyAlive([]int{s.PID}) {
 			t.Errorf("%s is left after down", s.Name)
 		}
 	}
+
 	if err := Down(ctx, dir); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("a second down: %v", err)
 	}
 	kit.Says(t, Up(ctx, other), "clean", "the embedded Kafka:")
+
 	if _, err := os.Stat(filepath.Join(dir, "data", "kafka")); err != nil {
 		t.Errorf("the data did not survive down: %v", err)
 	}
 
 	// No process outlives the one that runs the stack.
 	kit.Must(t, Up(ctx, config))
+
 	var children []int
 	for _, s := range status() {
 		children = append(children, s.PID)
@@ -402,6 +442,7 @@ func TestBackground(t *testing.T) {
 	kit.Eventually(t, "all children have died with the parent", func() bool { return !anyAlive(children) })
 
 	kit.Must(t, Clean(dir))
+
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("clean left %s: %v", dir, err)
 	}

@@ -50,30 +50,36 @@ func (s *Stack) status(ctx context.Context) (all []Status, roomURL string, err e
 	}
 	processes := s.all()
 	all = make([]Status, len(processes))
+
 	var asked sync.WaitGroup
 	for i, p := range processes {
 		asked.Go(func() { all[i] = p.status(ctx) })
 	}
 	asked.Wait()
+
 	kept := all[:0]
 	for i, status := range all {
 		if processes[i].program().oneShot {
 			continue
 		}
+
 		status.Cut, status.Cuttable = s.links.cutFrom(status.Name), s.cuttable(status.Name)
 		if status.State != Ready && status.State != Dead && len(status.Cut) > 0 { // it cannot know why nobody answers
 			status.State, status.Problem = NotReady, "its connections are cut (links): "+strings.Join(status.Cut, ", ")
 		}
+
 		if status.Name == Room {
 			roomURL, err = s.RoomURL()
 		}
 		kept = append(kept, status)
 	}
+
 	return kept, roomURL, err
 }
 
 func (p *process) status(ctx context.Context) Status {
 	r, program := p.current(), p.program()
+
 	status := Status{
 		Name: p.name, State: Dead, Problem: "not started", Address: program.address, Telemetry: program.telemetry,
 		IsEngine: kindOf(p.name) == Engine, Optional: program.optional,
@@ -81,15 +87,18 @@ func (p *process) status(ctx context.Context) Status {
 	if r == nil {
 		return status
 	}
+
 	status.PID, status.Run = r.Pid, fmt.Sprint(r.Pid, " ", r.began.UnixNano())
 	if r.dead() {
 		status.Problem = r.howEnded()
 		if r.How.Exited() {
 			status.Problem += "; it said last: " + strings.TrimSpace(p.logEnd(1))
 		}
+
 		return status
 	}
 	seen := look(r.Pid)
+
 	status.MemoryBytes, status.CPU = seen.memory, seen.cpu
 	if seen.frozen {
 		status.State, status.Problem = Frozen, "frozen (SIGSTOP)"
@@ -101,6 +110,7 @@ func (p *process) status(ctx context.Context) Status {
 	if !wasReady || program.telemetry != "" {
 		why = p.ready(ctx)
 	}
+
 	switch {
 	case why == nil:
 		status.State, status.Problem = Ready, ""
@@ -109,6 +119,7 @@ func (p *process) status(ctx context.Context) Status {
 	default:
 		status.State, status.Problem = Starting, why.Error()
 	}
+
 	return status
 }
 
@@ -140,6 +151,7 @@ func look(pid int) sight {
 		killSent = 1 << (9 - 1)      // SIGKILL among the pending signals
 		tick     = time.Second / 100 // USER_HZ
 	)
+
 	return sight{
 		dying:  fields[0] == "Z" || fields[0] == "X" || number(6)&exiting != 0 || number(28)&killSent != 0,
 		frozen: fields[0] == "T",

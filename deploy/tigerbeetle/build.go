@@ -31,11 +31,13 @@ var source embed.FS
 // cached returns the server in folder, and builds it first if it is missing.
 func cached(ctx context.Context, folder string, progress io.Writer) (string, error) {
 	bin := filepath.Join(folder, "tigerbeetle")
+
 	return bin, cache.Fill(ctx, folder, progress, func() bool { return check(ctx, bin) == nil }, func() error {
 		if err := build(ctx, bin, progress); err != nil {
 			return fmt.Errorf("cannot build TigerBeetle %s: %w; or name an official binary of this version in TIGERBEETLE_BIN",
 				Version, err)
 		}
+
 		return nil
 	})
 }
@@ -43,18 +45,21 @@ func cached(ctx context.Context, folder string, progress io.Writer) (string, err
 // build makes the server from source.
 func build(ctx context.Context, bin string, progress io.Writer) error {
 	_, noCargo := exec.LookPath("cargo")
+
 	_, noPython := exec.LookPath("python3")
 	if err := errors.Join(noCargo, noPython); err != nil {
 		return fmt.Errorf("%w: install cargo, which fetches the source, and python3 with venv, which fetches the Zig compiler (on Debian: python3-venv)",
 			err)
 	}
 	folder := filepath.Dir(bin)
+
 	scratch, err := os.MkdirTemp(folder, "build-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(scratch)
 	fmt.Fprintf(progress, "building TigerBeetle %s from source, once, into %s (some minutes)\n", Version, folder)
+
 	if err := os.CopyFS(scratch, source); err != nil {
 		return err
 	}
@@ -62,6 +67,7 @@ func build(ctx context.Context, bin string, progress io.Writer) error {
 	project, python := filepath.Join(scratch, "source"), filepath.Join(scratch, "venv", "bin", "python")
 	tree := filepath.Join(project, "vendor", sourceCrate, "tigerbeetle")
 	env := []string{"ZIG_GLOBAL_CACHE_DIR=" + filepath.Join(scratch, "zig")}
+
 	began := time.Now()
 	for i, step := range []struct {
 		name, folder string
@@ -75,13 +81,16 @@ func build(ctx context.Context, bin string, progress io.Writer) error {
 			"-Dconfig-release=" + Version, "-Dconfig-release-client-min=" + oldestPeer, "-Dgit-commit=" + gitCommit}},
 	} {
 		fmt.Fprintf(progress, "  [%3.0fs] %d/4 %s\n", time.Since(began).Seconds(), i+1, step.name)
+
 		if err := cache.Run(ctx, step.folder, env, step.command[0], step.command[1:]...); err != nil {
 			return fmt.Errorf("step %s: %w", step.name, err)
 		}
 	}
+
 	built := filepath.Join(tree, "tigerbeetle")
 	if err := check(ctx, built); err != nil {
 		return err
 	}
+
 	return os.Rename(built, bin) // atomic: both are in the folder
 }

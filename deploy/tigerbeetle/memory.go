@@ -32,16 +32,19 @@ func AwaitMemory(ctx context.Context, servers int, say func(string)) (ready func
 	}
 	need := int64(servers*memoryKiB + memorySlackKiB)
 	said := false
+
 	for giveUp := time.Now().Add(memoryWait); ; {
 		held := syscall.Flock(int(turn.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 		if held && freeKiB() >= need || time.Now().After(giveUp) {
 			return func() { turn.Close() }, nil
 		}
+
 		if held && !said {
 			said = true
 			say(fmt.Sprintf("waiting up to %v until %.1f GiB of memory are free for TigerBeetle: end other programs",
 				memoryWait, float64(need)/(1<<20)))
 		}
+
 		if !host.Sleep(ctx, 100*time.Millisecond) {
 			turn.Close()
 			return nil, context.Cause(ctx)
@@ -52,9 +55,11 @@ func AwaitMemory(ctx context.Context, servers int, say func(string)) (ready func
 // freeKiB returns the memory that is available, or more than anybody needs where the system does not say.
 func freeKiB() (kib int64) {
 	text, _ := os.ReadFile("/proc/meminfo")
+
 	_, after, _ := bytes.Cut(text, []byte("MemAvailable:"))
 	if _, err := fmt.Sscan(string(after), &kib); err != nil {
 		return 1 << 40
 	}
+
 	return kib
 }

@@ -32,12 +32,15 @@ func Locate(ctx context.Context, progress io.Writer) (string, error) {
 			return "", fmt.Errorf("TIGERBEETLE_BIN is %q: %w; name a %s server, or unset it to have one found or built",
 				named, err, Version)
 		}
+
 		return filepath.Abs(named)
 	}
+
 	folder, err := cache.Folder("tigerbeetle", Version)
 	if err != nil {
 		return "", err
 	}
+
 	return cached(ctx, folder, progress)
 }
 
@@ -48,10 +51,12 @@ func check(ctx context.Context, bin string) error {
 		return fmt.Errorf("it does not answer `version`: %w", err)
 	}
 	said := strings.TrimSpace(string(output))
+
 	version, _, _ := strings.Cut(strings.TrimPrefix(said, "TigerBeetle version "), "+")
 	if version != Version {
 		return fmt.Errorf("it says %q, and this project needs %s", said, Version)
 	}
+
 	return nil
 }
 
@@ -66,6 +71,7 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 	if err != nil {
 		return err
 	}
+
 	if there {
 		for replica := range replicas {
 			if _, err := os.Stat(DataFile(folder, replica)); err != nil {
@@ -73,26 +79,32 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 					replica, replicas, err)
 			}
 		}
+
 		return nil
 	}
+
 	if folder, err = filepath.Abs(folder); err != nil {
 		return err
 	}
+
 	unfinished := folder + ".formatting"
 	if err := errors.Join(os.RemoveAll(unfinished), os.MkdirAll(unfinished, 0o755)); err != nil {
 		return err
 	}
+
 	for replica := range replicas {
 		file := DataFile(unfinished, replica)
 		if err := cache.Run(ctx, unfinished, nil, bin, "format", "--cluster=0", fmt.Sprint("--replica=", replica),
 			fmt.Sprint("--replica-count=", replicas), file); err != nil {
 			return fmt.Errorf("cannot create the TigerBeetle data file %s (it takes about 1.1 GiB): %w", file, err)
 		}
+
 		if err := reserve(file, reserveBytes); err != nil {
 			return fmt.Errorf("cannot reserve %d MiB of the disk for the TigerBeetle data file %s: %w; reserve less (--ledger-reserve), or free some space",
 				reserveBytes>>20, file, err)
 		}
 	}
+
 	return os.Rename(unfinished, folder)
 }
 
@@ -131,11 +143,13 @@ func AwaitRelease(path string) error {
 		return err
 	}
 	defer file.Close() // and the lock
+
 	for giveUp := time.Now().Add(releaseMax); ; time.Sleep(10 * time.Millisecond) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return nil
 		}
+
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(giveUp) {
 			return fmt.Errorf("a TigerBeetle server holds the data file %s: %w", path, err)
 		}

@@ -14,8 +14,10 @@ import (
 func TestLocate(t *testing.T) {
 	named := filepath.Join(t.TempDir(), "tigerbeetle")
 	t.Setenv("TIGERBEETLE_BIN", named)
+
 	for version, refused := range map[string]bool{Version + "+c3d9b09": false, "0.17.8": true} {
 		kit.Must(t, os.WriteFile(named, []byte("#!/bin/sh\necho TigerBeetle version "+version+"\n"), 0o755))
+
 		got, err := Locate(t.Context(), io.Discard)
 		if refused {
 			kit.Says(t, err, version, Version)
@@ -48,13 +50,16 @@ func TestFormatCluster(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "tigerbeetle")
 	// It makes its last argument a file that holds the others.
 	kit.Must(t, os.WriteFile(bin, []byte("#!/bin/sh\nfor path; do :; done\necho \"$*\" >\"$path\"\n"), 0o755))
+
 	folder := filepath.Join(t.TempDir(), "data", "ledger")
 	if err := os.MkdirAll(folder+".formatting", 0o755); err != nil { // left by an interrupted call
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		kit.Must(t, FormatCluster(t.Context(), bin, folder, 3, 0))
 	}
+
 	said, err := os.ReadFile(DataFile(folder, 2))
 	if err != nil || !strings.Contains(string(said), "--cluster=0 --replica=2 --replica-count=3") {
 		t.Errorf("%q, %v", said, err)
@@ -71,10 +76,12 @@ func TestServersBeginOneAfterTheOther(t *testing.T) {
 	kit.Must(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if _, err := AwaitMemory(ended, 1, func(string) {}); err == nil {
 		t.Error("a second server may begin before the first has begun")
 	}
 	started()
+
 	if started, err = AwaitMemory(t.Context(), 1, func(why string) { t.Log(why) }); err != nil {
 		t.Fatal(err)
 	}

@@ -29,10 +29,12 @@ func main() {
 	payee := flag.String("payee", "10000002/0001/1", "account that is paid")
 	count := flag.Int("count", 5, "how many payments to make, of BRL 1.00, BRL 1.01 and so on")
 	flag.Parse()
+
 	if *path == "" || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
+
 	if err := run(ctx, *path, *payer, *payee, *count); err != nil {
 		fmt.Fprintln(os.Stderr, "go example:", err)
 		os.Exit(1)
@@ -44,25 +46,30 @@ func run(ctx context.Context, path, payerText, payeeText string, count int) erro
 	if err != nil {
 		return err
 	}
+
 	payee, err := client.ParseAccount(payeeText)
 	if err != nil {
 		return err
 	}
+
 	key := ""
 	if file := os.Getenv("LIQUIDA_KEY_FILE"); file != "" {
 		if key, err = client.ReadKey(file); err != nil {
 			return err
 		}
 	}
+
 	api, err := client.New(cmp.Or(os.Getenv("LIQUIDA_URL"), client.DefaultURL), key)
 	if err != nil {
 		return err
 	}
+
 	j, err := openJournal(ctx, path, api, payer)
 	if err != nil {
 		return err
 	}
 	defer j.file.Close()
+
 	for _, id := range j.order { // unfinished by an earlier run
 		if j.entries[id].Outcome == "" {
 			if err := finish(ctx, api, j, j.entries[id], payer); err != nil {
@@ -70,18 +77,22 @@ func run(ctx context.Context, path, payerText, payeeText string, count int) erro
 			}
 		}
 	}
+
 	for i := range count {
 		e := entry{Payee: &payee, AmountCentavos: int64(100 + i)}
 		if e.EndToEndID, err = client.NewEndToEndID(payer); err != nil {
 			return err
 		}
+
 		if err := j.write(e); err != nil { // first the journal, then the payment
 			return err
 		}
+
 		if err := finish(ctx, api, j, e, payer); err != nil {
 			return err
 		}
 	}
+
 	return reconcile(ctx, api, j, payer)
 }
 
@@ -93,17 +104,20 @@ func finish(ctx context.Context, api *client.Client, j *journal, e entry, payer 
 			client.Payment{EndToEndID: e.EndToEndID, Payer: payer, Payee: *e.Payee, AmountCentavos: e.AmountCentavos},
 			2*time.Minute)
 	}
+
 	if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == 422 {
 		// The API denied it, so it was never made: its id may be too old by now.
 		state.Status, err = "refused "+problem.Code, nil
 	} else if err == nil && !state.Final() {
 		err = fmt.Errorf("payment %s is not decided yet: run this again", e.EndToEndID)
 	}
+
 	if err != nil {
 		return err
 	}
 	e.Outcome = state.Status
 	fmt.Println(e.EndToEndID, e.AmountCentavos, e.Outcome, state.ReasonCode)
+
 	return j.write(e)
 }
 
@@ -114,34 +128,41 @@ func reconcile(ctx context.Context, api *client.Client, j *journal, payer client
 		differences++
 		fmt.Printf("DIFFERENCE: "+format+"\n", values...)
 	}
+
 	for line, err := range api.Statement(ctx, payer, 0) {
 		if err != nil {
 			return err
 		}
+
 		if line.At.Equal(j.openedAfter) {
 			break
 		}
+
 		if line.Kind == "posted" && line.Direction == "debit" {
 			if _, twice := posted[line.EndToEndID]; twice {
 				differ("%s left the account twice", line.EndToEndID)
 			}
+
 			posted[line.EndToEndID] = line.AmountCentavos
 			if _, known := j.entries[line.EndToEndID]; !known {
 				differ("%s is not in the journal", line.EndToEndID)
 			}
 		}
 	}
+
 	for id, e := range j.entries {
 		amount, left := posted[id]
 		if left != (e.Outcome == client.Settled) || left && amount != e.AmountCentavos {
 			differ("%s: the journal says %d %s, the statement %d", id, e.AmountCentavos, e.Outcome, amount)
 		}
 	}
+
 	if differences > 0 {
 		return fmt.Errorf("%d differences between journal and statement", differences)
 	}
 	fmt.Printf("reconciled: %d payments in the journal, %d of them left the account, to the centavo\n", len(j.entries),
 		len(posted))
+
 	return nil
 }
 
@@ -169,6 +190,7 @@ func openJournal(ctx context.Context, path string, api *client.Client, payer cli
 	}
 	j := &journal{file: file, entries: map[string]entry{}}
 	lines := json.NewDecoder(bufio.NewReader(file))
+
 	for {
 		var e entry
 		if err := lines.Decode(&e); errors.Is(err, io.EOF) {
@@ -178,15 +200,19 @@ func openJournal(ctx context.Context, path string, api *client.Client, payer cli
 		}
 		j.take(e)
 	}
+
 	if !j.openedAfter.IsZero() {
 		return j, nil
 	}
+
 	for line, err := range api.Statement(ctx, payer, 1) {
 		if err != nil {
 			return nil, err
 		}
+
 		return j, j.write(entry{OpenedAfter: &line.At})
 	}
+
 	return nil, fmt.Errorf("account %s has nothing to pay with", payer)
 }
 
@@ -195,6 +221,7 @@ func (j *journal) take(e entry) {
 		j.openedAfter = *e.OpenedAfter
 		return
 	}
+
 	if _, known := j.entries[e.EndToEndID]; !known {
 		j.order = append(j.order, e.EndToEndID)
 	}
@@ -206,9 +233,11 @@ func (j *journal) write(e entry) error {
 	if err != nil {
 		return err
 	}
+
 	if _, err := j.file.Write(append(text, '\n')); err != nil {
 		return err
 	}
 	j.take(e)
+
 	return j.file.Sync()
 }

@@ -79,6 +79,7 @@ func NewClients(config Config) *Clients {
 	if dial == nil {
 		dial = host.System().Dial
 	}
+
 	c := &Clients{Config: config, random: rand.New(rand.NewPCG(config.Seed, 2)),
 		http: http.Client{Timeout: 2 * requestTimeout,
 			Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
@@ -87,6 +88,7 @@ func NewClients(config Config) *Clients {
 	for i := range min(accountsMax, config.Population.Customers) {
 		c.accounts = append(c.accounts, config.Population.Customer(i))
 	}
+
 	return c
 }
 
@@ -95,9 +97,11 @@ func (c *Clients) banks() (banks []pix.ISPB) {
 	for i := range c.Population.Banks {
 		banks = append(banks, c.Population.Bank(i))
 	}
+
 	for _, guest := range c.Guests {
 		banks = append(banks, guest.ISPB)
 	}
+
 	return slices.Compact(banks)
 }
 
@@ -113,6 +117,7 @@ func (c *Clients) Begin(ctx context.Context) error {
 			continue
 		}
 		c.Judge.follow(bank)
+
 		for c.Judge.position(bank) == "" {
 			err := c.follow(ctx, bank, requestTimeout, func() bool { return true })
 			if c.Judge.position(bank) == "" && !again(ctx) {
@@ -121,6 +126,7 @@ func (c *Clients) Begin(ctx context.Context) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -140,11 +146,13 @@ func (c *Clients) PayInCalm(ctx context.Context, sendFor time.Duration, rate flo
 	defer cancel()
 	payments := c.send(sending, ctx, rate)
 	c.Wait()
+
 	for _, s := range payments {
 		if !s.accepted && !s.denied {
 			c.refuseInCalm("%s: it was not accepted", s.id)
 			continue
 		}
+
 		status, text, _, err := c.ask(ctx, call{holder: string(s.id.Payer()), path: statePath(s.id)})
 		if err != nil {
 			c.refuseInCalm("%s: %v", s.id, err)
@@ -160,6 +168,7 @@ func (s *sample) endedAsWanted(status int, text []byte) bool {
 	if err != nil || status != http.StatusOK || now.Status != Ended || now.Outcome != s.wanted {
 		return false
 	}
+
 	return now.AmountCentavos == s.centavos || s.contested && now.AmountCentavos == s.conflicting().centavos
 }
 
@@ -168,19 +177,23 @@ func (c *Clients) send(sending, patience context.Context, rate float64) (sent []
 	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	defer tick.Stop()
 	owed := 0
+
 	for {
 		select {
 		case <-sending.Done():
 			return sent
 		case <-tick.C:
 		}
+
 		if owed--; owed >= 0 {
 			continue // a batch took this turn
 		}
+
 		if c.waiting.Load() >= clientsMax {
 			continue // enough payments wait: the clients are only a sample
 		}
 		bank := c.random.IntN(c.Population.Banks)
+
 		payments := []*sample{c.payment(bank, time.Now())}
 		if len(c.Guests) > 0 && c.random.IntN(guestShare) == 0 {
 			payments[0] = c.paymentOfGuest(time.Now())
@@ -210,12 +223,15 @@ func (c *Clients) Problems(verdict Verdict) (problems []string) {
 		problems = append(problems,
 			fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *c.detail.Load()))
 	}
+
 	if verdict.Told[toldAnswers] == 0 {
 		problems = append(problems, "the producer answered about no payment")
 	}
+
 	if c.submitted.Load() == 0 {
 		problems = append(problems, "the producer accepted no payment")
 	}
+
 	return problems
 }
 
@@ -223,6 +239,7 @@ func (c *Clients) Problems(verdict Verdict) (problems []string) {
 func (c *Clients) Ask(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
+
 	for i, bank := range c.Judge.banks() {
 		random := rand.New(rand.NewPCG(c.Seed, uint64(100+i))) //nolint:gosec // small
 		all.Go(func() { c.followOn(ctx, bank, random) })
@@ -232,6 +249,7 @@ func (c *Clients) Ask(ctx context.Context) {
 			if id, found := c.Judge.pick(random); found {
 				return func() { c.read(ctx, id) }
 			}
+
 			return func() {}
 		})
 	})
@@ -247,6 +265,7 @@ func (c *Clients) Ask(ctx context.Context) {
 		case which < 4:
 			return func() { c.readParticipants(ctx) }
 		}
+
 		return func() { c.readBalance(ctx, account) }
 	})
 }
@@ -255,6 +274,7 @@ func (c *Clients) Ask(ctx context.Context) {
 func (c *Clients) askAround(ctx context.Context, random *rand.Rand, rate float64, next func(*rand.Rand) func()) {
 	var asks errgroup.Group
 	asks.SetLimit(asksAtOnce)
+
 	for host.Sleep(ctx, time.Duration(float64(time.Second)/rate)) {
 		question := next(random)
 		asks.TryGo(func() error { question(); return nil })
@@ -269,6 +289,7 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 	var without atomic.Int64
 	var asks errgroup.Group
 	asks.SetLimit(asksAtOnce)
+
 	finish := func(ask func() bool) {
 		asks.Go(func() error {
 			for !ask() {
@@ -277,30 +298,36 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 					break
 				}
 			}
+
 			return nil
 		})
 	}
 	for _, id := range c.Judge.chosen() {
 		finish(func() bool { return c.read(ctx, id) })
 	}
+
 	for i, account := range slices.Concat(c.accounts, c.Guests) {
 		finish(func() bool { return c.readBalance(ctx, account) })
 		finish(func() bool { return c.readStatement(ctx, account, pageLimits[i%len(pageLimits)], 0) })
 	}
 	_ = asks.Wait() // they return none
+
 	if err := c.Judge.lookUpHolds(client); err != nil {
 		return 0, err
 	}
 	var streams sync.WaitGroup
+
 	for _, id := range c.unread {
 		if c.Judge.hasReport(id) {
 			streams.Go(func() { c.readToTheEnd(ctx, id) })
 		}
 	}
+
 	for _, bank := range c.Judge.banks() {
 		streams.Go(func() {
 			c.followToTheEnd(ctx, bank)
 			c.Judge.concludeStream(bank, "as they came")
+
 			if c.Judge.loseAll(bank) {
 				c.followToTheEnd(ctx, bank)
 				c.Judge.concludeStream(bank, "read again")
@@ -309,5 +336,6 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 	}
 	streams.Wait()
 	c.http.CloseIdleConnections()
+
 	return without.Load(), nil
 }

@@ -19,6 +19,7 @@ func clientsOf(t *testing.T, door http.HandlerFunc) *Clients {
 	t.Helper()
 	server := httptest.NewServer(door)
 	t.Cleanup(server.Close)
+
 	return NewClients(Config{Doors: []string{server.URL}, Population: sandbox.Population{Banks: 1, Customers: 1},
 		Judge: NewJudge(1, 0)})
 }
@@ -45,9 +46,11 @@ func TestABatchHasALineForEachPayment(t *testing.T) {
 			clients, accepted := clientsOf(t, nil), make([]bool, 2)
 			clients.readBatch([]byte(c.text), c.whole, accepted)
 			said := clients.Problems(Verdict{Told: map[string]int{toldAnswers: 1}})[0]
+
 			if !slices.Equal(accepted, c.accepted) {
 				t.Errorf("accepted are %v, want %v", accepted, c.accepted)
 			}
+
 			if c.want != "" && !strings.Contains(said, c.want) || c.want == "" && clients.refused.Load() != 0 {
 				t.Errorf("it says %q, want %q", said, c.want)
 			}
@@ -62,12 +65,14 @@ func TestADoorThatServesNobodyIsAProblem(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	kit.Says(t, clients.Begin(ctx), "503 Service Unavailable") // the error does not say why
+
 	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "accepted no payment") ||
 		!strings.Contains(problems, "answered about no payment") {
 		t.Error(problems)
 	}
 	clients.calm.Store(true)
 	clients.read(t.Context(), paid)
+
 	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems,
 		"without any fault: GET /v1/payments/"+paid.String()+": 503") {
 		t.Error(problems)

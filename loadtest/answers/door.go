@@ -33,17 +33,21 @@ type call struct {
 // do sends a request to the next front door.
 func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http.Response, error) {
 	door := c.Doors[int(c.turn.Add(1))%len(c.Doors)]
+
 	request, err := http.NewRequestWithContext(ctx, cmp.Or(call.method, http.MethodGet), door+call.path,
 		bytes.NewReader(call.body))
 	if err != nil {
 		return nil, err
 	}
+
 	for name, value := range call.header {
 		request.Header.Set(name, value)
 	}
+
 	if key := cmp.Or(c.Keys[call.holder], c.Keys[keys.CentralBank]); key != "" {
 		request.Header.Set("Authorization", "Bearer "+key)
 	}
+
 	response, err := client.Do(request)
 	if ctx.Err() == nil {
 		if err != nil {
@@ -54,21 +58,25 @@ func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http
 			c.refuseInCalm("%s %s: %d: %.300s", request.Method, call.path, response.StatusCode, said)
 		}
 	}
+
 	return response, err
 }
 
 // ask sends a request and reads its whole response. The span is that of the request.
 func (c *Clients) ask(ctx context.Context, call call) (status int, text []byte, span Span, err error) {
 	span.From = time.Now()
+
 	response, err := c.do(ctx, &c.http, call)
 	if err != nil {
 		return 0, nil, span, err
 	}
 	defer response.Body.Close()
+
 	if text, err = io.ReadAll(io.LimitReader(response.Body, answerMax)); err != nil && ctx.Err() == nil {
 		c.refuseInCalm("%s: its body breaks off: %v", call.path, err)
 	}
 	span.To = time.Now()
+
 	return response.StatusCode, text, span, err
 }
 
@@ -79,10 +87,12 @@ func (c *Clients) get(ctx context.Context, holder, path string, want int, into a
 	if unavailable(status, err) {
 		return span, false, false
 	}
+
 	if err := json.Unmarshal(text, into); status != want || err != nil {
 		c.refuse("%s as %s: %d, not %d: %.300s (%v)", path, holder, status, want, text, err)
 		return span, true, false
 	}
+
 	return span, true, true
 }
 
@@ -94,16 +104,20 @@ func (c *Clients) followEvents(ctx context.Context, call call, take func(id, dat
 		return err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		if !unavailable(response.StatusCode, nil) {
 			c.refuse("%s: %d", call.path, response.StatusCode)
 		}
+
 		return fmt.Errorf("its status is %s", response.Status)
 	}
+
 	err = events(response.Body, take)
 	if err != nil && ctx.Err() == nil { // a producer that ends a stream itself does so in order
 		c.refuseInCalm("%s: the stream breaks off: %v", call.path, err)
 	}
+
 	return err
 }
 
@@ -135,6 +149,7 @@ func again(ctx context.Context) bool {
 // says that it broke off, or that what comes is too long. Without data, an event only moves the id.
 func events(from io.Reader, take func(id, data string) bool) error {
 	id, data := "", ""
+
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
 		if text, found := strings.CutPrefix(lines.Text(), "id: "); found {
@@ -148,5 +163,6 @@ func events(from io.Reader, take func(id, data string) bool) error {
 			id, data = "", ""
 		}
 	}
+
 	return lines.Err()
 }

@@ -42,6 +42,7 @@ func (j *Judge) concludeClaims(client tigerbeetle.Client) error {
 		}
 		c.compare(j, truth[c.account])
 	}
+
 	return nil
 }
 
@@ -86,6 +87,7 @@ func (p pendings) String() string {
 	if p.expired == 0 {
 		return fmt.Sprint(p.held)
 	}
+
 	return fmt.Sprintf("%d to %d", p.held, p.held+p.expired)
 }
 
@@ -97,6 +99,7 @@ func pastOf(transfers []tb.Transfer, own ledger.AccountID) *past {
 	p := &past{own: own, transfers: transfers}
 	var changes []level
 	holds := map[tb.Uint128]tb.Transfer{} // that nothing has resolved yet
+
 	change := func(at time.Time, t tb.Transfer, posted int64, pending pendings) {
 		if t.DebitAccountID == own {
 			changes = append(changes, level{from: at, posted: -posted, out: pending})
@@ -108,6 +111,7 @@ func pastOf(transfers []tb.Transfer, own ledger.AccountID) *past {
 		at, amount, flags := ledgerTime(t.Timestamp), ledger.Centavos(t.Amount), t.TransferFlags()
 		held := ledger.Centavos(holds[t.PendingID].Amount) // 0: it resolves no hold
 		delete(holds, t.PendingID)
+
 		switch {
 		case flags.Pending:
 			holds[t.ID] = t
@@ -121,6 +125,7 @@ func pastOf(transfers []tb.Transfer, own ledger.AccountID) *past {
 	}
 	slices.Reverse(p.lines)
 	slices.Reverse(p.times)
+
 	for _, t := range holds {
 		if t.Timeout > 0 {
 			amount, expiry := ledger.Centavos(t.Amount),
@@ -131,11 +136,13 @@ func pastOf(transfers []tb.Transfer, own ledger.AccountID) *past {
 	}
 	slices.SortStableFunc(changes, func(x, y level) int { return x.from.Compare(y.from) })
 	now := level{}
+
 	p.levels = append(p.levels, now)
 	for _, c := range changes {
 		now = level{c.from, now.posted + c.posted, now.out.plus(c.out), now.in.plus(c.in)}
 		p.levels = append(p.levels, now)
 	}
+
 	return p
 }
 
@@ -163,19 +170,23 @@ func (l statementLine) String() string {
 func lineOf(t tb.Transfer, own ledger.AccountID) statementLine {
 	line := statementLine{At: ledgerTime(t.Timestamp), Kind: "posted", AmountCentavos: ledger.Centavos(t.Amount),
 		Code: t.Code, ReasonCode: pix.Reason(t.UserData32).String()}
+
 	line.Direction, _ = sideOf(t, own)
 	if flags := t.TransferFlags(); flags.Pending {
 		line.Kind = "held"
 	} else if flags.VoidPendingTransfer {
 		line.Kind = "released"
 	}
+
 	if id, err := ledger.EndToEndIDOf(t); err == nil && ledger.CodeLeg1 <= t.Code && t.Code <= ledger.CodeLeg3 {
 		line.EndToEndID = id.String()
 	}
+
 	if id, err := ledger.ReturnIDOf(t); err == nil && ledger.CodeReturnLeg1 <= t.Code &&
 		t.Code <= ledger.CodeReturnLeg3 {
 		line.ReturnID = id.String()
 	}
+
 	return line
 }
 
@@ -184,6 +195,7 @@ func sideOf(t tb.Transfer, own ledger.AccountID) (direction string, other ledger
 	if t.DebitAccountID == own {
 		return "debit", t.CreditAccountID
 	}
+
 	return "credit", t.DebitAccountID
 }
 
@@ -199,26 +211,31 @@ type reading struct {
 // order and without a gap. Only lines that came after the question may be newer.
 func (r reading) conclude(j *Judge, p *past) {
 	subject := "statement of " + r.account.String() + ", asked " + r.asked.UTC().Format(timeOfDay)
+
 	newer := len(p.lines)
 	if len(r.lines) > 0 {
 		newer = max(0, slices.IndexFunc(p.times, func(at time.Time) bool { return !at.After(r.lines[0].At) }))
 	}
+
 	if newer > 0 && p.times[newer-1].Before(r.asked.Add(-j.tolerance)) {
 		j.contradict(subject, "a line is missing that was there before the question", p.lines[newer-1], "")
 		return
 	}
+
 	truth := p.lines[newer:]
 	for i, line := range r.lines {
 		if i == len(truth) {
 			j.contradict(subject, "the ledger has no such line", "", line.String())
 			return
 		}
+
 		if line.String() != truth[i] {
 			j.contradict(subject, "a line is missing, repeated or wrong", "the ledger has "+truth[i],
 				"it says "+line.String())
 			return
 		}
 	}
+
 	if r.complete && len(r.lines) < len(truth) {
 		j.contradict(subject, fmt.Sprintf("it ends %d lines too early", len(truth)-len(r.lines)),
 			"the next line is "+truth[len(r.lines)], "")
@@ -240,10 +257,12 @@ func (b balance) conclude(j *Judge, p *past) {
 	from, to := b.From.Add(-j.tolerance), b.To.Add(j.tolerance)
 	var could []string
 	isRight := false
+
 	for i, l := range p.levels {
 		if l.from.After(to) {
 			break
 		}
+
 		if i+1 < len(p.levels) && !p.levels[i+1].from.After(from) {
 			continue // it was over before the request
 		}
@@ -251,6 +270,7 @@ func (b balance) conclude(j *Judge, p *past) {
 		isRight = isRight || l.posted == b.Posted && l.out.fit(b.PendingOut) && l.in.fit(b.PendingIn)
 	}
 	subject := "balance of " + b.account.String() + ", asked " + b.From.UTC().Format(timeOfDay)
+
 	said := fmt.Sprintf("it says %d posted, %d pending out, %d pending in, %d available", b.Posted, b.PendingOut,
 		b.PendingIn, b.Available)
 	switch {
@@ -277,6 +297,7 @@ func (d dayReading) conclude(j *Judge, p *past) {
 			if i < len(rows) {
 				return rows[i]
 			}
+
 			return "no more"
 		}
 		if of(truth) != of(told) {
@@ -293,16 +314,19 @@ func (p *past) dayRows(from, until time.Time) []string {
 	var lines, sums []string
 	var balance, opening int64
 	sum, count := map[string]int64{}, map[string]int{} // by counterparty and direction
+
 	for _, t := range p.transfers {
 		at, flags := ledgerTime(t.Timestamp), t.TransferFlags()
 		if flags.Pending || flags.VoidPendingTransfer || t.Amount == (tb.Uint128{}) || !at.Before(until) {
 			continue
 		}
 		centavos := ledger.Centavos(t.Amount)
+
 		direction, other := sideOf(t, p.own)
 		if balance += centavos; direction == "debit" {
 			balance -= 2 * centavos
 		}
+
 		if at.Before(from) {
 			opening = balance
 			continue
@@ -313,10 +337,12 @@ func (p *past) dayRows(from, until time.Time) []string {
 		count[party]++
 		lines = append(lines, fmt.Sprintf("line,%s,%s,%s,%s,%d,%d,", instant(at), kind, id, party, centavos, balance))
 	}
+
 	for party, centavos := range sum {
 		sums = append(sums, fmt.Sprintf("sum,,,,%s,%d,,%d", party, centavos, count[party]))
 	}
 	slices.Sort(sums) // so that a bank's credits are before its debits
+
 	return slices.Concat([]string{
 		"record,at,kind,id,counterparty,direction,amount_centavos,balance_centavos,count",
 		fmt.Sprintf("opening,%s,,,,,,%d,", instant(from), opening),
@@ -327,6 +353,7 @@ func (p *past) dayRows(from, until time.Time) []string {
 func dayKind(t tb.Transfer) (kind, id string) {
 	number := t.ID.BigInt()
 	hex := fmt.Sprintf("%032x", &number)
+
 	switch t.Code {
 	case ledger.CodeLeg2:
 		return "payment", lineOf(t, t.DebitAccountID).EndToEndID
@@ -337,6 +364,7 @@ func dayKind(t tb.Transfer) (kind, id string) {
 	case uint16(ledger.LiquidityIn), uint16(ledger.LiquidityOut):
 		return "liquidity", hex
 	}
+
 	return fmt.Sprint("code ", t.Code), hex
 }
 
@@ -345,5 +373,6 @@ func counterparty(account ledger.AccountID) string {
 		return keys.CentralBank
 	}
 	_, of := ledger.UnpackAccount(account)
+
 	return string(of.ISPB)
 }

@@ -16,9 +16,11 @@ import (
 func saidOf(compare func(*Judge, *past), p *past) (text string) {
 	j := NewJudge(1, 0)
 	compare(j, p)
+
 	for _, contradiction := range j.verdict.Contradictions {
 		text += contradiction.String()
 	}
+
 	return text
 }
 
@@ -31,6 +33,7 @@ func TestABalanceIsOneThatTheAccountHad(t *testing.T) {
 	amount := tb.ToUint128
 	pending, post, void := tb.TransferFlags{Pending: true}.ToUint16(),
 		tb.TransferFlags{PostPendingTransfer: true}.ToUint16(), tb.TransferFlags{VoidPendingTransfer: true}.ToUint16()
+
 	p := pastOf([]tb.Transfer{
 		{ID: amount(1), DebitAccountID: other, CreditAccountID: own, Amount: amount(1000), Timestamp: at(100)},
 		{ID: amount(2), DebitAccountID: own, CreditAccountID: other, Amount: amount(300), Flags: pending, Timeout: 60,
@@ -66,6 +69,7 @@ func TestABalanceIsOneThatTheAccountHad(t *testing.T) {
 			t.Errorf("%s: it says %q, want %q", c.name, said, c.want)
 		}
 	}
+
 	if len(p.lines) != 6 || !strings.Contains(p.lines[0], "released debit 7") ||
 		!p.times[0].Equal(noon.Add(9*time.Second)) {
 		t.Errorf("the lines are %v", p.lines)
@@ -90,6 +94,7 @@ func TestAStatementOfADayIsThatOfTheLedger(t *testing.T) {
 		"sum,,,,10000002,debit,100,,1",
 		"closing,2026-05-05T18:00:00Z,,,,,,900,1",
 	}
+
 	judge := func(rows []string) string {
 		return saidOf(dayReading{bank, next, first.Add(30 * time.Hour),
 			[]byte(strings.Join(rows, "\r\n") + "\r\n")}.conclude, p)
@@ -97,12 +102,14 @@ func TestAStatementOfADayIsThatOfTheLedger(t *testing.T) {
 	if said := judge(rows); said != "" {
 		t.Error(said)
 	}
+
 	for i := range rows {
 		wrong := append([]string{}, rows...)
 		if wrong[i] = strings.Replace(wrong[i], "0", "7", 1) +
 			"x"; !strings.Contains(judge(wrong), fmt.Sprintf("row %d is not", i)) {
 			t.Errorf("%q passes", wrong[i])
 		}
+
 		if judge(rows[:i]) == "" {
 			t.Errorf("%d rows pass", i)
 		}

@@ -99,6 +99,7 @@ func (c Contradiction) String() string {
 			text += "\n  " + words
 		}
 	}
+
 	return text
 }
 
@@ -107,13 +108,16 @@ func (v Verdict) String() string {
 		return fmt.Sprintf("ANSWERS FAILED: those about %d payments were not compared: run for a shorter time",
 			v.NotCompared)
 	}
+
 	var told []string
 	for _, kind := range slices.Sorted(maps.Keys(v.Told)) {
 		told = append(told, fmt.Sprintf("%d %s", v.Told[kind], kind))
 	}
+
 	if v.Clean {
 		return "ANSWERS CLEAN: " + strings.Join(told, ", ")
 	}
+
 	return fmt.Sprintf("ANSWERS FAILED: %d contradictions; %s", v.ContradictionCount, strings.Join(told, ", "))
 }
 
@@ -124,6 +128,7 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 	defer j.mu.Unlock()
 	j.concludeStates()
 	j.concludeOrders()
+
 	if err := j.concludeClaims(client); err != nil {
 		return Verdict{}, err
 	}
@@ -132,6 +137,7 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 	slices.SortStableFunc(j.verdict.Contradictions, func(x, y Contradiction) int {
 		return cmp.Compare(x.Subject, y.Subject)
 	})
+
 	return j.verdict, nil
 }
 
@@ -140,10 +146,12 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 func (j *Judge) TakeFunds(funds []int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	j.verdict.Told[toldFunds]++
 	if j.funds == nil {
 		j.funds = funds
 	}
+
 	for bank := range funds {
 		if funds[bank] != j.funds[bank] {
 			j.contradict(fmt.Sprintf("bank %d", bank),

@@ -44,6 +44,7 @@ func Observe(ctx context.Context, kafka []kgo.Opt, judge *Judge,
 		client: client, admin: kadm.NewClient(client), judge: judge, each: each, done: make(chan struct{}),
 		awaited: map[pix.EndToEndID]chan struct{}{},
 	}
+
 	ends, err := stream.Ends(ctx, o.admin, outcomes...)
 	if err != nil {
 		client.Close()
@@ -55,11 +56,13 @@ func Observe(ctx context.Context, kafka []kgo.Opt, judge *Judge,
 	looking, o.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go stream.FollowAdded(looking, client, ends.KOffsets())
 	go o.read()
+
 	return o, nil
 }
 
 func (o *Observer) read() {
 	defer close(o.done)
+
 	for {
 		fetches := o.client.PollFetches(context.Background())
 		if fetches.IsClientClosed() {
@@ -69,9 +72,11 @@ func (o *Observer) read() {
 			o.mu.Lock()
 			isNew := r.Offset >= o.next[r.Topic][r.Partition].At // a client whose broker restarts reads some again
 			o.mu.Unlock()
+
 			if !isNew {
 				return
 			}
+
 			if r.Topic == stream.DeadLetters {
 				var letter pixv1.DeadLetter
 				if letter.UnmarshalVT(r.Value) == nil { // the audit names it otherwise
@@ -93,6 +98,7 @@ func (o *Observer) report(r *kgo.Record) {
 	if report.UnmarshalVT(r.Value) != nil {
 		return // the audit names it
 	}
+
 	id, err := pix.ParsePaymentOrReturnID(report.EndToEndId)
 	if err != nil {
 		return // as above
@@ -102,9 +108,11 @@ func (o *Observer) report(r *kgo.Record) {
 	o.judge.reportedTo(r, &report)
 	o.judge.learn(order{id, report.AmountCentavos}, fate{ended: true, settled: outcome.Settled})
 	o.judge.reported(id, r.Timestamp, outcome, &report)
+
 	if id[0] == 'E' && o.each != nil {
 		o.each(r, id, outcome)
 	}
+
 	if id[0] == 'D' && outcome.Settled {
 		original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId) // zero if it is malformed: no payment has that id
 		o.judge.reportedBack(original, r.Timestamp, &report)
@@ -116,6 +124,7 @@ func (o *Observer) report(r *kgo.Record) {
 func (o *Observer) notify(id pix.EndToEndID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if waiting := o.awaited[id]; waiting != nil {
 		close(waiting)
 		delete(o.awaited, id)
@@ -129,16 +138,19 @@ func (o *Observer) await(id pix.EndToEndID) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.awaited[id] = reported
+
 	return reported
 }
 
 // Finish reads to the current end of the topics, and ends.
 func (o *Observer) Finish(ctx context.Context) error {
 	defer func() { o.stop(); o.client.Close(); <-o.done }()
+
 	ends, err := stream.Ends(ctx, o.admin, outcomes...)
 	if err != nil {
 		return err
 	}
+
 	for {
 		behind := false
 		o.mu.Lock()
@@ -147,9 +159,11 @@ func (o *Observer) Finish(ctx context.Context) error {
 			behind = behind || at.At < end.Offset
 		})
 		o.mu.Unlock()
+
 		if !behind {
 			return nil
 		}
+
 		if !host.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("cannot read %v to their end: %w", outcomes, context.Cause(ctx))
 		}

@@ -26,6 +26,7 @@ type fate struct {
 func (j *Judge) sending(o order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	if j.orders[o] == nil {
 		j.orders[o] = &fate{}
 	}
@@ -35,10 +36,12 @@ func (j *Judge) sending(o order) {
 func (j *Judge) learn(o order, news fate) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	f := j.orders[o]
 	if f == nil {
 		return
 	}
+
 	if news.accepted && !f.accepted {
 		j.verdict.Told[toldAccepted]++
 	}
@@ -51,10 +54,12 @@ func (j *Judge) deadLetter(letter *pixv1.DeadLetter) {
 	if message.UnmarshalVT(letter.Payload) != nil {
 		return // no client sent it
 	}
+
 	text, centavos := message.EndToEndId, message.AmountCentavos
 	if back := message.ReturnOrder; back != nil {
 		text, centavos = back.ReturnId, back.AmountCentavos
 	}
+
 	if id, err := pix.ParsePaymentOrReturnID(text); err == nil {
 		j.learn(order{id, centavos}, fate{ended: true})
 	}

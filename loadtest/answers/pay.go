@@ -51,6 +51,7 @@ func (c *Clients) payment(bank int, now time.Time) *sample {
 		payee = c.Population.Special(c.random.IntN(c.Population.Banks), sandbox.BlockedBranch)
 		wanted = Outcome{Reason: pix.ReasonPayeeBlocked.String()}
 	}
+
 	return c.paymentBetween(payer, payee, wanted, now)
 }
 
@@ -60,6 +61,7 @@ func (c *Clients) paymentOfGuest(now time.Time) *sample {
 	if c.random.IntN(2) == 0 {
 		payer, payee = payee, payer
 	}
+
 	return c.paymentBetween(payer, payee, Outcome{Settled: true}, now)
 }
 
@@ -67,6 +69,7 @@ func (c *Clients) paymentBetween(payer, payee pix.Account, wanted Outcome, now t
 	s := &sample{order: order{pix.NewEndToEndID(payer.ISPB, now, c.random), 1 + c.random.Uint64N(clientAmountMax)},
 		payee: payee.ISPB, wanted: wanted}
 	var err error
+
 	s.body, err = json.Marshal(map[string]any{
 		"end_to_end_id": s.id.String(), "amount_centavos": s.centavos, "accepted_at": now.UTC().Format(time.RFC3339),
 		"payer": bankAccount{string(payer.ISPB), payer.Branch, payer.Number},
@@ -75,6 +78,7 @@ func (c *Clients) paymentBetween(payer, payee pix.Account, wanted Outcome, now t
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode a payment: %v", err)) // texts and numbers
 	}
+
 	return s
 }
 
@@ -84,9 +88,11 @@ func (c *Clients) customer(bank int) pix.Account {
 	if c.random.IntN(2) == 0 {
 		last = len(c.accounts)
 	}
+
 	if bank >= last {
 		return c.Population.Customer(c.random.IntN(last))
 	}
+
 	return c.Population.Customer(bank + banks*c.random.IntN((last-bank+banks-1)/banks))
 }
 
@@ -96,6 +102,7 @@ func (s *sample) conflicting() *sample {
 	other.centavos++
 	other.body = bytes.Replace(s.body, fmt.Appendf(nil, `"amount_centavos":%d,`, s.centavos),
 		fmt.Appendf(nil, `"amount_centavos":%d,`, other.centavos), 1)
+
 	return &other
 }
 
@@ -113,11 +120,13 @@ func (c *Clients) payAll(ctx context.Context, payments []*sample, random *rand.R
 	for _, s := range payments {
 		c.announce(s)
 	}
+
 	accepted := make([]bool, len(payments))
 	if len(payments) > 1 {
 		accepted = c.submitBatch(ctx, payments)
 	}
 	var all sync.WaitGroup
+
 	for i, s := range payments {
 		own := rand.New(rand.NewPCG(random.Uint64(), 0))
 		all.Go(func() {
@@ -133,30 +142,36 @@ func (c *Clients) payAll(ctx context.Context, payments []*sample, random *rand.R
 func (c *Clients) pay(ctx context.Context, s *sample, accepted bool, random *rand.Rand) {
 	following, stop := context.WithCancel(ctx)
 	defer stop()
+
 	var followed sync.WaitGroup
 	if s.chosen && random.IntN(followedShare) == 0 {
 		followed.Go(func() { c.followPayment(following, s.id) })
 	}
 	var others sync.WaitGroup
 	defer others.Wait()
+
 	if s.payee != "" && random.IntN(conflictingShare) == 0 {
 		s.contested = true
 		other, own := s.conflicting(), rand.New(rand.NewPCG(random.Uint64(), 0))
 		c.Judge.sending(other.order)
 		others.Go(func() { c.submit(ctx, other, own) })
 	}
+
 	if accepted = accepted || c.submit(ctx, s, random); !accepted && !s.denied {
 		return // its fate is open
 	}
+
 	s.accepted = accepted
 	if s.payee != "" && accepted {
 		c.submitted.Add(1)
 	}
+
 	if random.IntN(repeatingShare) == 0 {
 		c.submit(ctx, s, random)
 	}
 	c.accompany(ctx, s, random)
 	followed.Wait()
+
 	if s.payee != "" && random.IntN(givingBackShare) == 0 {
 		c.giveBack(ctx, s, random)
 	}
@@ -190,6 +205,7 @@ func (c *Clients) giveBack(ctx context.Context, s *sample, random *rand.Rand) {
 	if err != nil || status != http.StatusOK {
 		return // it was read before, and judged
 	}
+
 	paid, err := parseAnswer(text, Span{})
 	if err != nil || !paid.Settled {
 		return
@@ -210,6 +226,7 @@ func collection(id pix.EndToEndID) string {
 	if id[0] == 'D' {
 		return "/v1/returns"
 	}
+
 	return "/v1/payments"
 }
 
@@ -219,21 +236,26 @@ func statePath(id pix.EndToEndID) string { return collection(id) + "/" + id.Stri
 func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool {
 	ctx, cancel := context.WithTimeout(ctx, submitFor)
 	defer cancel()
+
 	post := call{holder: string(s.id.Payer()), method: http.MethodPost, path: collection(s.id), body: s.body}
 	if random.IntN(waitingShare) == 0 {
 		post.header = map[string]string{"Prefer": fmt.Sprintf("wait=%d", 1+random.IntN(waitMax))}
 	}
+
 	patience := requestTimeout + waitMax*time.Second
 	if random.IntN(impatientShare) == 0 {
 		patience = time.Duration(random.Int64N(int64(impatience)))
 	}
+
 	for {
 		trying, stop := context.WithTimeout(ctx, patience)
 		status, text, span, err := c.ask(trying, post)
 		stop()
+
 		switch {
 		case err == nil && status/100 == 2:
 			c.Judge.learn(s.order, fate{accepted: true})
+
 			if status == http.StatusOK {
 				if told, err := parseAnswer(text, span); err == nil && told.AmountCentavos > 0 &&
 					told.AmountCentavos != s.centavos {
@@ -241,11 +263,13 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 				}
 				c.see(s.id, status, text, span)
 			}
+
 			return true
 		case s.contested && status == http.StatusConflict && bytes.Contains(text, []byte(`"DUPL"`)):
 			s.denied = true
 			// else it was sent, and the ledger may not have it
 			c.Judge.learn(s.order, fate{denied: bytes.Contains(text, []byte(`:other-content"`))})
+
 			return false
 		case clockBehind(status, text):
 			c.refuseInCalm("%s: POST: %d: %s", s.id, status, text)
@@ -253,6 +277,7 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 			c.refuse("%s: POST: %d: %s", s.id, status, text)
 			return false
 		}
+
 		if !again(ctx) {
 			return false
 		}
@@ -272,11 +297,13 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 	accepted := make([]bool, len(payments))
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+
 	var body bytes.Buffer
 	for _, s := range payments {
 		body.Write(s.body)
 		body.WriteByte('\n')
 	}
+
 	status, text, _, err := c.ask(ctx,
 		call{holder: string(payments[0].id.Payer()), method: http.MethodPost, path: "/v1/payments:batch",
 			body: body.Bytes()})
@@ -285,11 +312,13 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 	} else if !unavailable(status, err) {
 		c.refuse("a batch: %d: %s", status, text)
 	}
+
 	for i, s := range payments {
 		if accepted[i] {
 			c.Judge.learn(s.order, fate{accepted: true})
 		}
 	}
+
 	return accepted
 }
 
@@ -297,6 +326,7 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 // notes which were accepted. Only a response that was cut off may have fewer lines.
 func (c *Clients) readBatch(text []byte, whole bool, accepted []bool) {
 	lines, last := 0, []byte(nil)
+
 	for line := range bytes.Lines(text) {
 		var result struct {
 			Line    int
@@ -306,15 +336,18 @@ func (c *Clients) readBatch(text []byte, whole bool, accepted []bool) {
 				Field  string
 			}
 		}
+
 		err := json.Unmarshal(line, &result)
 		if !whole && !bytes.HasSuffix(line, []byte("\n")) {
 			break
 		}
+
 		if lines++; err != nil || result.Line != lines || lines > len(accepted) {
 			c.refuse("line %d of the response to a batch of %d: %s (%v)", lines, len(accepted), line, err)
 			return
 		}
 		last = line
+
 		p := result.Problem
 		switch {
 		case p == nil && result.Status == "accepted":
@@ -325,6 +358,7 @@ func (c *Clients) readBatch(text []byte, whole bool, accepted []bool) {
 			c.refuseInCalm("line %d of the response to a batch: %s", lines, line)
 		}
 	}
+
 	if whole && lines < len(accepted) {
 		c.refuse("the response to a batch of %d payments is complete and has %d lines; the last: %.300s", len(accepted),
 			lines, last)

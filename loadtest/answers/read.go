@@ -27,17 +27,20 @@ func (c *Clients) read(ctx context.Context, id pix.EndToEndID) bool {
 		return false
 	}
 	c.see(id, status, text, span)
+
 	return true
 }
 
 // see takes the state of a payment or return.
 func (c *Clients) see(id pix.EndToEndID, status int, text []byte, span Span) {
 	seen := answer{Span: span, Status: Unknown}
+
 	if status != http.StatusNotFound {
 		err := errors.New("it is not a state")
 		if status == http.StatusOK {
 			seen, err = parseAnswer(text, span)
 		}
+
 		if err != nil {
 			c.refuse("%s: %d: %s (%v)", id, status, text, err)
 			return
@@ -49,14 +52,17 @@ func (c *Clients) see(id pix.EndToEndID, status int, text []byte, span Span) {
 // followPayment reads the events of a payment until its end, on as many streams as that takes.
 func (c *Clients) followPayment(ctx context.Context, id pix.EndToEndID) {
 	defer c.following.Add(-1)
+
 	if c.following.Add(1) > followedMax {
 		return
 	}
+
 	for !c.stream(ctx, id) {
 		if !again(ctx) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.unread = append(c.unread, id)
+
 			return
 		}
 	}
@@ -66,6 +72,7 @@ func (c *Clients) followPayment(ctx context.Context, id pix.EndToEndID) {
 func (c *Clients) readToTheEnd(ctx context.Context, id pix.EndToEndID) {
 	ctx, cancel := context.WithTimeout(ctx, finishMax)
 	defer cancel()
+
 	for !c.stream(ctx, id) {
 		if !again(ctx) {
 			c.refuse("%s: it has ended, and after %v its events do not say so", id, finishMax)
@@ -80,11 +87,13 @@ func (c *Clients) stream(patience context.Context, id pix.EndToEndID) (ended boo
 	defer cancel()
 	from := time.Now()
 	var before *answer
+
 	_ = c.followEvents(ctx, call{holder: string(id.Payer()), path: statePath(id) + "/events"},
 		func(_, data string) bool {
 			if data == "" {
 				return true
 			}
+
 			now, err := parseAnswer([]byte(data), Span{From: from, To: time.Now()})
 			if err != nil {
 				c.refuse("%s: the event %q: %v", id, data, err)
@@ -94,11 +103,13 @@ func (c *Clients) stream(patience context.Context, id pix.EndToEndID) (ended boo
 			now.event = true
 			c.Judge.take(id, now, before)
 			before, ended = &now, now.Status == Ended
+
 			return !ended
 		})
 	if !ended && patience.Err() == nil {
 		c.refuseInCalm("%s: its events break off before its end, or do not come to it within %v", id, streamFor)
 	}
+
 	return ended
 }
 
@@ -118,6 +129,7 @@ func (c *Clients) followOn(ctx context.Context, bank pix.ISPB, random *rand.Rand
 func (c *Clients) followToTheEnd(ctx context.Context, bank pix.ISPB) {
 	ctx, cancel := context.WithTimeout(ctx, finishMax)
 	defer cancel()
+
 	for c.Judge.untold(bank) {
 		_ = c.follow(ctx, bank, requestTimeout, func() bool { return !c.Judge.untold(bank) })
 		if !again(ctx) {
@@ -131,15 +143,18 @@ func (c *Clients) followToTheEnd(ctx context.Context, bank pix.ISPB) {
 func (c *Clients) follow(ctx context.Context, bank pix.ISPB, longest time.Duration, enough func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
+
 	get := call{holder: string(bank), path: "/v1/settlements?participant=" + string(bank)}
 	if at := c.Judge.position(bank); at != "" {
 		get.header = map[string]string{"Last-Event-ID": at}
 	}
+
 	return c.followEvents(ctx, get, func(id, data string) bool {
 		if err := c.Judge.tell(bank, id, data); err != nil {
 			c.refuse("settlements of %s: the event %q: %v", bank, data, err)
 			return false
 		}
+
 		return !enough()
 	})
 }
@@ -162,13 +177,16 @@ func (c *Clients) readStatement(ctx context.Context, account pix.Account, limit,
 			Lines []statementLine `json:"lines"`
 			Next  string          `json:"next_cursor"`
 		}
+
 		_, told, right := c.get(ctx, string(account.ISPB), path, http.StatusOK, &page)
 		for !told && again(ctx) {
 			_, told, right = c.get(ctx, string(account.ISPB), path, http.StatusOK, &page)
 		}
+
 		if !right {
 			return told
 		}
+
 		if len(page.Lines) > limit {
 			c.refuse("%s: %d lines", path, len(page.Lines))
 			return true
@@ -187,10 +205,12 @@ func (c *Clients) readStatement(ctx context.Context, account pix.Account, limit,
 // readBalance reads the balance of an account. It reports whether it was answered.
 func (c *Clients) readBalance(ctx context.Context, account pix.Account) (told bool) {
 	b, right := balance{account: account}, false
+
 	b.Span, told, right = c.get(ctx, string(account.ISPB), "/v1/accounts/"+account.String(), http.StatusOK, &b)
 	if right {
 		c.Judge.takeClaim(toldBalances, ledger.CustomerAccount(account), b.conclude)
 	}
+
 	return told
 }
 
@@ -200,6 +220,7 @@ func (c *Clients) readParticipants(ctx context.Context) {
 	type held struct {
 		Posted int64 `json:"posted_centavos"`
 	}
+
 	var page struct {
 		Participants []struct {
 			ISPB             pix.ISPB
@@ -214,6 +235,7 @@ func (c *Clients) readParticipants(ctx context.Context) {
 		fmt.Sprintf("/v1/participants?limit=%d", min(c.Population.Banks, 1000)), http.StatusOK, &page); !right {
 		return
 	}
+
 	funds := make([]int64, len(page.Participants))
 	for i, p := range page.Participants {
 		if p.ISPB != c.Population.Bank(i) || !p.Books.Holds {
@@ -222,6 +244,7 @@ func (c *Clients) readParticipants(ctx context.Context) {
 		}
 		funds[i] = p.Reserve.Posted + p.Transit.Posted - p.Books.Centavos
 	}
+
 	if len(funds) == c.Population.Banks {
 		c.Judge.TakeFunds(funds)
 	}
@@ -240,23 +263,29 @@ func (c *Clients) readOwn(ctx context.Context, bank pix.ISPB, stranger pix.Accou
 		return p, right
 	}
 	of := "/v1/participants/" + string(bank)
+
 	var want []bankAccount
 	for _, a := range c.Guests {
 		want = append(want, bankAccount{string(a.ISPB), a.Branch, a.Number})
 	}
+
 	if p, right := ask(of+"/accounts", http.StatusOK); right && !slices.Equal(p.Accounts, want) {
 		c.refuse("the accounts of %s are %.300v, not %v", bank, fmt.Sprint(p.Accounts), want)
 	}
+
 	isOthers := func(a struct{ Participant string }) bool { return a.Participant != string(bank) }
 	if p, right := ask(of+"/acts?limit=1000", http.StatusOK); right && slices.ContainsFunc(p.Acts, isOthers) {
 		c.refuse("among the acts of %s are those of others: %.300v", bank, fmt.Sprint(p.Acts))
 	}
+
 	if p, right := ask(of, http.StatusOK); right && p.ISPB != string(bank) {
 		c.refuse("%s is told of %s", bank, p.ISPB)
 	}
+
 	if c.Keys[string(bank)] == "" { // anybody may see everything
 		return
 	}
+
 	others := "/v1/accounts/" + stranger.String()
 	for _, path := range []string{"/v1/participants", "/v1/acts",
 		"/v1/participants/" + string(stranger.ISPB) + "/accounts", others, others + "/statement"} {
@@ -276,26 +305,31 @@ func (c *Clients) ReadDays(ctx context.Context, client tigerbeetle.Client) error
 		}
 		span[last] = ledgerTime(found[0].Timestamp)
 	}
+
 	for _, bank := range c.banks() {
 		for day := pix.DayOf(span[0]); day.Begins().Before(span[1]); day = day.Next() {
 			until := span[1]
 			if ends := day.Next().Begins(); ends.Before(until) {
 				until = ends
 			}
+
 			text, err := c.readDay(ctx, bank, day, until)
 			if err != nil {
 				return err
 			}
+
 			again, err := c.readDay(ctx, bank, day, until)
 			if err != nil {
 				return err
 			}
+
 			if !bytes.Equal(text, again) {
 				c.refuse("the statement of %s for %v was not the same when it was read again", bank, day)
 			}
 			c.Judge.takeClaim(ToldDays, ledger.ReserveAccount(bank), dayReading{bank, day, until, text}.conclude)
 		}
 	}
+
 	return nil
 }
 
@@ -309,6 +343,7 @@ func (c *Clients) readDay(ctx context.Context, bank pix.ISPB, day pix.Day, until
 			var text []byte
 			text, err = io.ReadAll(response.Body)
 			response.Body.Close()
+
 			switch {
 			case err != nil: // it broke off
 			case response.StatusCode == http.StatusOK:
@@ -320,6 +355,7 @@ func (c *Clients) readDay(ctx context.Context, bank pix.ISPB, day pix.Day, until
 				err = fmt.Errorf("%d %s", response.StatusCode, text)
 			}
 		}
+
 		if !again(ctx) {
 			return nil, fmt.Errorf("%s was not answered: %w", path, err)
 		}

@@ -82,6 +82,7 @@ func (j *Judge) position(bank pix.ISPB) string {
 	defer j.mu.Unlock()
 	o := j.journals[bank]
 	o.saved = o.at
+
 	return o.at.cursor
 }
 
@@ -96,15 +97,18 @@ func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
 	s.ReportedAt = time.UnixMilli(s.ReportedAt.UnixMilli()).UTC()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	o := j.journals[bank]
 	if data != "" && s.ReportedAt.UnixMilli() >= j.since.UnixMilli() {
 		o.told = append(o.told, s)
 		j.verdict.Told[toldSettlements]++
 	}
+
 	o.at = place{cursor, len(o.told)}
 	if o.begin.cursor == "" {
 		o.begin = o.at
 	}
+
 	return nil
 }
 
@@ -112,6 +116,7 @@ func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
 func (j *Judge) lose(bank pix.ISPB) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	o := j.journals[bank]
 	if o.saved.cursor != "" {
 		o.at, o.told = o.saved, o.told[:o.saved.events]
@@ -122,11 +127,13 @@ func (j *Judge) lose(bank pix.ISPB) {
 func (j *Judge) loseAll(bank pix.ISPB) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	o := j.journals[bank]
 	if len(o.told) > readAgainMax {
 		return false
 	}
 	o.at, o.told = o.begin, nil
+
 	return true
 }
 
@@ -146,12 +153,14 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 		Payer:      accountOf(message.Payer), Payee: accountOf(message.Payee), Centavos: message.AmountCentavos,
 		ReportedAt: record.Timestamp.UTC(),
 	}}
+
 	settled := message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	if settled {
 		r.Status = "settled"
 	}
 	payer, payee := pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())
 	isReturn := false
+
 	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
 		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
 			payer, payee, isReturn = id.PSP(), original.Payer(), true
@@ -159,9 +168,11 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	if o := j.journals[payer]; o != nil {
 		o.reports = append(o.reports, r)
 	}
+
 	if o := j.journals[payee]; o != nil && payee != payer {
 		r.asPayee = !settled && !isReturn
 		o.reports = append(o.reports, r)
@@ -182,6 +193,7 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var ids []tb.Uint128
+
 	for _, o := range j.journals {
 		for _, r := range o.reports {
 			if r.asPayee {
@@ -190,27 +202,33 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 		}
 	}
 	transfers := map[tb.Uint128]tb.Transfer{}
+
 	for chunk := range slices.Chunk(ids, eventsMax) {
 		found, err := client.LookupTransfers(chunk)
 		if err != nil {
 			return err
 		}
+
 		for _, transfer := range found {
 			transfers[transfer.ID] = transfer
 		}
 	}
+
 	for _, o := range j.journals {
 		o.reports = slices.DeleteFunc(o.reports, func(r report) bool {
 			return r.asPayee && transfers[r.ids().Pending(1)].Timestamp == 0
 		})
+
 		o.least = len(o.reports)
 		for i := range o.reports {
 			if r := &o.reports[i]; r.asPayee {
 				hold, verdict := transfers[r.ids().Pending(1)], transfers[r.ids().Verdict()]
+
 				raced := r.raced(hold, verdict)
 				if raced && hold.Timestamp < verdict.Timestamp {
 					j.verdict.Told[toldRaced]++
 				}
+
 				r.optional = raced || hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.Centavos //nolint:gosec // an amount
 				if r.optional {
 					o.least--
@@ -218,6 +236,7 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -239,14 +258,17 @@ const eventsMax = 8189
 func (j *Judge) untold(bank pix.ISPB) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	o := j.journals[bank]
 	if len(o.told) < o.least { // in most cases, and fast
 		return true
 	}
+
 	told := map[settlement]int{}
 	for _, s := range o.told {
 		told[s]++
 	}
+
 	return slices.ContainsFunc(o.reports, func(r report) bool {
 		told[r.settlement]--
 		return told[r.settlement] < 0 && !r.optional
@@ -259,21 +281,25 @@ func (j *Judge) concludeStream(bank pix.ISPB, how string) {
 	defer j.mu.Unlock()
 	o := j.journals[bank]
 	subject := fmt.Sprintf("settlements of %s, %s", bank, how)
+
 	waiting, alike := map[settlement][]int{}, map[settlement]int{}
 	for i, r := range o.reports {
 		waiting[r.settlement] = append(waiting[r.settlement], i)
 		alike[r.settlement]++
 	}
 	last := map[int32]report{}
+
 	for _, s := range o.told {
 		places := waiting[s]
 		switch {
 		case len(places) > 0:
 			r := o.reports[places[0]]
+
 			waiting[s] = places[1:]
 			if alike[s] > 1 { // two engines reported it in one millisecond: nobody can say which of them was told
 				continue
 			}
+
 			if before, seen := last[r.partition]; seen && r.offset < before.offset {
 				j.contradict(subject, "the settlements of a partition are not told in order",
 					before.String(), s.String())
@@ -285,6 +311,7 @@ func (j *Judge) concludeStream(bank pix.ISPB, how string) {
 			j.contradict(subject, "no report that concerns the participant says so", "", s.String())
 		}
 	}
+
 	for i, r := range o.reports {
 		if !r.optional && slices.Contains(waiting[r.settlement], i) {
 			j.contradict(subject, "it was never told",

@@ -28,6 +28,7 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 	config.Population = population
 	kit.Must(t, bootstrap.Populate(t.Context(), config, client))
 	content := pix.Content{Payer: population.Customer(0), Payee: population.Customer(1), AmountCentavos: 5}
+
 	for i, c := range []struct {
 		name           string
 		held           bool
@@ -47,8 +48,10 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := pix.EndToEndID(fmt.Appendf(nil, "E10000000202605041200%011d", i))
+
 			write := func(chain []tb.Transfer) {
 				t.Helper()
+
 				if results, err := client.CreateTransfers(chain); err != nil || len(results) > 0 {
 					t.Fatal(results, err)
 				}
@@ -56,9 +59,11 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 			if c.receiptFirst {
 				write(ledger.AppendReceipt(nil, id, content, c.receipt, true))
 			}
+
 			if c.held {
 				write(ledger.AppendReserve(nil, id, content, 60))
 			}
+
 			passed += c.later
 			if c.receipt == pix.ReasonNone {
 				write(ledger.AppendVoid(nil, id, false, pix.ReasonPayeeBlocked))
@@ -71,6 +76,7 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 			o.reports = []report{{settlement: settlement{EndToEndID: id.String(),
 				ReasonCode: cmp.Or(c.receipt, pix.ReasonPayeeBlocked).String(), Centavos: 5}, asPayee: true}}
 			kit.Must(t, j.lookUpHolds(client))
+
 			if kept := len(o.reports) == 1; kept != c.kept || kept && o.reports[0].optional != c.optional {
 				t.Errorf("the reports are %+v", o.reports)
 			}

@@ -24,6 +24,7 @@ func (o Outcome) String() string {
 	if o.Settled {
 		return "settled"
 	}
+
 	return "rejected " + o.Reason
 }
 
@@ -79,20 +80,24 @@ func (a *answer) facts() map[string]string {
 	if a.Status == Ended {
 		told["the end"] = a.Outcome.String()
 	}
+
 	if a.AmountCentavos > 0 {
 		told["amount_centavos"] = fmt.Sprint(a.AmountCentavos)
 	}
+
 	for name, account := range map[string]bankAccount{"payer": a.Payer, "payee": a.Payee} {
 		if account != (bankAccount{}) {
 			told[name] = fmt.Sprint(account)
 		}
 	}
+
 	for name, at := range map[string]time.Time{"reserved_at": a.ReservedAt, "expires_at": a.ExpiresAt,
 		"decided_at": a.DecidedAt} {
 		if !at.IsZero() {
 			told[name] = at.UTC().Format(time.RFC3339Nano)
 		}
 	}
+
 	return told
 }
 
@@ -107,6 +112,7 @@ func parseAnswer(text []byte, span Span) (answer, error) {
 	if err := json.Unmarshal(text, &body); err != nil {
 		return answer{}, err
 	}
+
 	a := answer{Span: span, paymentFacts: body.paymentFacts, ReturnedCentavos: body.Returned}
 	switch body.Status {
 	case "unknown":
@@ -117,6 +123,7 @@ func parseAnswer(text []byte, span Span) (answer, error) {
 	default:
 		return a, fmt.Errorf("the status is %q", body.Status)
 	}
+
 	return a, nil
 }
 
@@ -149,14 +156,17 @@ type givenBack struct {
 func (j *Judge) Choose(id pix.EndToEndID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	j.payments++
 	if j.payments%j.every != 0 || len(j.all) >= askedMax {
 		return false
 	}
+
 	if t := j.record(id); !t.chosen {
 		t.chosen = true
 		j.all = append(j.all, id)
 	}
+
 	return true
 }
 
@@ -164,6 +174,7 @@ func (j *Judge) Choose(id pix.EndToEndID) bool {
 func (j *Judge) keep(id pix.EndToEndID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	if len(j.kept) < keptMax {
 		j.record(id)
 	} else {
@@ -178,6 +189,7 @@ func (j *Judge) record(id pix.EndToEndID) *answerRecord {
 		j.of[id] = t
 		j.kept = append(j.kept, id)
 	}
+
 	return t
 }
 
@@ -188,13 +200,16 @@ const newest = 20
 func (j *Judge) pick(random *rand.Rand) (id pix.EndToEndID, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	from := j.all
 	if random.IntN(2) == 0 {
 		from = from[max(0, len(from)-newest):]
 	}
+
 	if len(from) == 0 {
 		return id, false
 	}
+
 	return from[random.IntN(len(from))], true
 }
 
@@ -210,10 +225,12 @@ func (j *Judge) chosen() []pix.EndToEndID {
 func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	t := j.of[id]
 	if t == nil {
 		return // not compared
 	}
+
 	switch {
 	case now.report && t.report != nil:
 		return // the audit compares repeated reports
@@ -225,29 +242,35 @@ func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
 			j.verdict.Told[toldEvents]++
 		}
 	}
+
 	if before != nil && before.Status > now.Status {
 		j.differ(id, "the stream's later event goes back", before, &now)
 	}
+
 	for status := Unknown; status <= Ended; status++ {
 		// Two answers whose spans overlap have no order.
 		if e := t.earliest[status]; e != nil && status > now.Status && e.To.Before(now.From) {
 			j.differ(id, "the later answer goes back", e, &now)
 			break
 		}
+
 		if l := t.latest[status]; l != nil && status < now.Status && now.To.Before(l.From) {
 			j.differ(id, "the later answer goes back", &now, l)
 			break
 		}
 	}
 	least := uint64(0)
+
 	for _, back := range t.back {
 		if j.after(now.From, back.at) {
 			least += back.centavos
 		}
 	}
+
 	if !now.event && now.ReturnedCentavos < least {
 		j.differ(id, fmt.Sprintf("%d centavos were reported as given back before", least), nil, &now)
 	}
+
 	for name, value := range now.facts() {
 		switch first := t.facts[name]; {
 		case first == nil:
@@ -256,21 +279,26 @@ func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
 			j.differ(id, name+" has changed", first, &now)
 		}
 	}
+
 	if now.ReturnedCentavos > now.AmountCentavos {
 		j.differ(id, "more was given back than was paid", nil, &now)
 	}
+
 	if now.Status == Ended && now.DecidedAt.IsZero() && now.To.Before(now.ExpiresAt.Add(-j.tolerance)) {
 		j.differ(id, "it was told as ended without a verdict, before its hold had expired", nil, &now)
 	}
+
 	switch r := t.returned; {
 	case r == nil || now.ReturnedCentavos > r.ReturnedCentavos:
 		t.returned = &now
 	case !now.event && now.ReturnedCentavos < r.ReturnedCentavos && r.To.Before(now.From):
 		j.differ(id, "the later answer has less given back", r, &now)
 	}
+
 	if e := t.earliest[now.Status]; e == nil || now.To.Before(e.To) {
 		t.earliest[now.Status] = &now
 	}
+
 	if l := t.latest[now.Status]; !now.report && (l == nil || now.From.After(l.From)) {
 		t.latest[now.Status] = &now
 	}
@@ -285,6 +313,7 @@ func (j *Judge) after(from, report time.Time) bool {
 func (j *Judge) reported(id pix.EndToEndID, at time.Time, outcome Outcome, report *pixv1.SettlementReport) {
 	told := answer{Span: Span{From: at, To: at.Add(time.Millisecond + j.tolerance)}, Status: Ended, Outcome: outcome,
 		event: true, report: true}
+
 	told.AmountCentavos = report.AmountCentavos
 	if id[0] == 'E' { // the API tells no accounts of a return
 		told.Payer, told.Payee = accountOf(report.Payer), accountOf(report.Payee)
@@ -303,6 +332,7 @@ func (j *Judge) hasReport(id pix.EndToEndID) bool {
 func (j *Judge) reportedBack(original pix.EndToEndID, at time.Time, report *pixv1.SettlementReport) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	if t := j.of[original]; t != nil && t.back[report.EndToEndId].centavos == 0 {
 		t.back[report.EndToEndId] = givenBack{at, report.AmountCentavos}
 	}
@@ -312,12 +342,14 @@ func (j *Judge) reportedBack(original pix.EndToEndID, at time.Time, report *pixv
 func (j *Judge) concludeStates() {
 	for _, id := range j.kept {
 		t := j.of[id]
+
 		var last *answer
 		for _, l := range t.latest {
 			if l != nil && (last == nil || l.From.After(last.From)) {
 				last = l
 			}
 		}
+
 		switch {
 		case last == nil && t.chosen:
 			j.differ(id, "the API never told of it, not even at the end", nil, nil)
@@ -336,9 +368,11 @@ func (j *Judge) concludeEnd(id pix.EndToEndID, t *answerRecord, last *answer) {
 	for _, given := range t.back {
 		back += given.centavos
 	}
+
 	if last.ReturnedCentavos > back || t.chosen && last.ReturnedCentavos < back {
 		j.differ(id, fmt.Sprintf("the settlement reports of its returns give %d centavos back", back), t.report, last)
 	}
+
 	if decided := t.facts["decided_at"]; decided != nil && j.after(decided.DecidedAt, t.report.From) {
 		j.differ(id, "the ledger decided it after its report", t.report, decided)
 	} else if first := t.earliest[Ended]; first.Settled && first.To.Before(last.DecidedAt.Add(-j.tolerance)) {
@@ -357,6 +391,7 @@ func (j *Judge) differ(id pix.EndToEndID, what string, earlier, later *answer) {
 		case x.event:
 			return x.words("stream opened")
 		}
+
 		return x.words("asked")
 	}
 	j.contradict(id.String(), what, words(earlier), words(later))

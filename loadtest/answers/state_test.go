@@ -41,6 +41,7 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 		a.take(paid, of(90, 91, ended, isSettled, 500), nil)
 	}
 	with := func(x answer, change func(*answer)) answer { change(&x); return x }
+
 	for _, c := range []struct {
 		name string
 		want string // what is contradicted; empty: nothing is
@@ -108,6 +109,7 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.event = true }), nil)
 			a.take(paid, with(of(5, 6, ended, isSettled, 500), returning(500)), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
+
 			for _, part := range []*pixv1.SettlementReport{{EndToEndId: "D1", AmountCentavos: 100},
 				{EndToEndId: "D2", AmountCentavos: 400}, {EndToEndId: "D1", AmountCentavos: 100}} {
 				a.reportedBack(paid, millisecond(6), part)
@@ -134,10 +136,12 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 				t.Fatal("the only payment was not chosen")
 			}
 			c.tell(a)
+
 			v := concluded(t, a)
 			if c.want == "" && (!v.Clean || !strings.HasPrefix(v.String(), "ANSWERS CLEAN")) {
 				t.Errorf("%v: %v", v, v.Contradictions)
 			}
+
 			if c.want != "" && (v.Clean || !strings.Contains(v.Contradictions[0].What, c.want)) {
 				t.Errorf("%v: %v, want one %q", v, v.Contradictions, c.want)
 			}
@@ -152,6 +156,7 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 		return fmt.Sprintf(`{"end_to_end_id": "%s", "status": "%s", "amount_centavos": 500}`, paid, status)
 	}
 	event := func(text string) string { return "event: state\ndata: " + text + "\n\n: keep-alive\n\n" }
+
 	unknown := event(`{"status": "unknown"}`)
 	for _, c := range []struct {
 		name    string
@@ -179,9 +184,11 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 			defer cancel()
 			clients.followPayment(ctx, paid)
 			clients.Judge.reported(paid, time.Now(), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
+
 			if untold, err := clients.Finish(ctx, nil); err != nil || untold != 0 || clients.refused.Load() != 0 {
 				t.Fatalf("%d untold, %v, %s", untold, err, clients.Problems(Verdict{}))
 			}
+
 			v := concluded(t, clients.Judge)
 			if v.Told[toldEvents] == 0 || v.Told[toldAnswers] < 2 || v.Clean != (c.want == "") ||
 				!strings.Contains(fmt.Sprint(v.Contradictions), c.want) {
@@ -196,5 +203,6 @@ func concluded(t *testing.T, j *Judge) Verdict {
 	t.Helper()
 	v, err := j.Conclude(nil)
 	kit.Must(t, err)
+
 	return v
 }

@@ -21,11 +21,13 @@ var (
 func withRegister(t *testing.T) *history {
 	h := clean(t)
 	h.open(register, aliceBooks, brunoBooks, allowanceSource)
+
 	for i, books := range []accountID{aliceBooks, brunoBooks} {
 		h.open(allowanceOf(books, 0), allowanceOf(books, 1))
 		h.opening(books, populationIn(populationMoney, populationCount).opening(uint64(i)))
 		h.act(codeJoined, books, tb.Transfer{})
 	}
+
 	return h
 }
 
@@ -52,6 +54,7 @@ func (h *history) last(n int) *tb.Transfer { return &h.transfers[len(h.transfers
 // act adds an act's record, and its money before it. what says amount and user_data.
 func (h *history) act(code uint16, books accountID, what tb.Transfer) {
 	key := number128{high: uint64(len(h.transfers)), low: 0xabcd0}
+
 	if code <= codeLiquidityOut && what.UserData32 == 0 {
 		what.UserData32 = 1 // by the central bank
 	}
@@ -63,16 +66,19 @@ func (h *history) act(code uint16, books accountID, what tb.Transfer) {
 		t.UserData128, t.UserData64, t.UserData32 = what.UserData128, what.UserData64, what.UserData32
 		h.stamp()
 	}
+
 	debit, credit, moves := moneyOfAct(code, books, fromTigerBeetle(what.UserData128))
 	if moves {
 		add(moneyRole, ledgerNumber, debit, credit)
 		h.last(1).Flags = linkedFlag
 	}
+
 	from, to := register, books
 	if fromBooks(code) {
 		from, to = to, from
 	}
 	add(recordRole, booksLedger, from, to)
+
 	if moves {
 		h.last(1).Timestamp = h.last(2).Timestamp + 1
 	}
@@ -93,10 +99,12 @@ func (h *history) actsOfAllKinds() {
 		case kind.Caps():
 			act.WindowSeconds = ledger.WindowSecondsMin
 		}
+
 		if kind.MovesMoney() {
 			act.Centavos = 7
 		}
 		kit.Must(h.t, act.Validate())
+
 		chain := ledger.AppendAct(nil, "central-bank", "a.1_"+kind.String(), act)
 		for i := range chain {
 			h.stamp()
@@ -110,15 +118,18 @@ func TestARegisterPasses(t *testing.T) {
 	h := withRegister(t)
 	h.actsOfAllKinds()
 	h.open(booksOf(idOf(zoe)), allowanceOf(idOf(zoe), 0), allowanceOf(idOf(zoe), 1))
+
 	for _, id := range []accountID{reserveOf(idOf(zoe)), transitOf(idOf(zoe)), idOf(zoe)} {
 		h.open(id)
 	}
 	h.act(codeJoined, booksOf(idOf(zoe)), tb.Transfer{UserData32: 1})
 	h.act(codeLiquidityIn, booksOf(idOf(zoe)), tb.Transfer{Amount: tb.ToUint128(actCentavosMax)})
+
 	verdict := h.finds("acts", "", 0)
 	if total(verdict.Summary.Acts) != 2+18+2 {
 		t.Fatalf("%v\n%v\n%+v", verdict, verdict.Summary.Acts, verdict.Findings)
 	}
+
 	if want := moneyOf(2*reserveCentavos + actCentavosMax); verdict.Summary.IssuanceCentavos != want {
 		t.Fatalf("%v issued, it must be %v", verdict.Summary.IssuanceCentavos, want)
 	}
@@ -144,6 +155,7 @@ func TestAccountsOfTheRegisterAgreeWithThePlatform(t *testing.T) {
 // Totals above 2^63 and 2^64 are judged as any other.
 func TestTotalsThatOutgrow64Bits(t *testing.T) {
 	h := withRegister(t)
+
 	const amount, times = 1<<63 - 1, 6
 	for i := range times {
 		from, to := alice, bruno
@@ -152,11 +164,13 @@ func TestTotalsThatOutgrow64Bits(t *testing.T) {
 		}
 		h.clear(h.order(from, to, amount), "", 1, 2, 3)
 	}
+
 	verdict := h.finds("above 64 bits", "", 0)
 	if got := verdict.Summary.SettledCentavos.String(); got != "55340232221128656092" { // 6 · (2^63 − 1) + 1,250
 		t.Fatal(got)
 	}
 	h.add(aliceBooks, 1, 0)
+
 	if verdict := h.audit(); verdict.ByKind[BrokenLaw] != 1 ||
 		!strings.Contains(verdict.Findings[0].Detail+verdict.Findings[1].Detail, "books") {
 		t.Fatalf("%+v", verdict.Findings)

@@ -58,6 +58,7 @@ func (o *allowance) heldAt(at uint64) money {
 	for len(o.ending) > 0 && o.ending[0].ends <= at {
 		o.release(heap.Pop(&o.ending).(holdEnd).id)
 	}
+
 	return o.held
 }
 
@@ -65,6 +66,7 @@ func (j *Judge) allowance(id accountID) *allowance {
 	if j.allowances[id] == nil {
 		j.allowances[id] = &allowance{}
 	}
+
 	return j.allowances[id]
 }
 
@@ -72,21 +74,25 @@ func (j *Judge) allowance(id accountID) *allowance {
 // payment must explain. Who follows does not know what allowances have.
 func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+
 	id := debit
 	if debit == allowanceSource {
 		id = credit
 	}
 	amount, ok := centavos(t.Amount)
+
 	wrong := j.blame(WrongAllowance, transferName(t), "")
 	if !ok || debit != allowanceSource && credit != allowanceSource || kindOf(id) != kindAllowance {
 		wrong("%s: it must stand between the source and an allowance", movedBy(t))
 		return false
 	}
 	flags := t.TransferFlags()
+
 	holds := flags.Pending || flags.VoidPendingTransfer
 	if flags.PostPendingTransfer || holds && t.Code != codeCapLeg || !holds && t.Code != codeAdjustment {
 		wrong("%s is neither a leg 4 nor an adjustment", movedBy(t))
 	}
+
 	of := j.allowance(id)
 	switch {
 	case !j.whole:
@@ -99,12 +105,14 @@ func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 			j.takeAdjustment(t, id, amount)
 		}
 		j.books.expect(debit, credit, amount)
+
 		if debit == id {
 			of.posted.debits = of.posted.debits.plus(moneyOf(amount))
 		} else {
 			of.posted.credits = of.posted.credits.plus(moneyOf(amount))
 		}
 	}
+
 	return holds && t.Code == codeCapLeg
 }
 
@@ -113,10 +121,12 @@ func (j *Judge) capActed(id accountID, record tb.Transfer) {
 	if !j.whole {
 		return
 	}
+
 	if at, open := j.acts.capped[id]; open {
 		j.unadjusted(id, at)
 	}
 	delete(j.acts.capped, id)
+
 	if record.UserData64 > 0 { // else it is lifted: engines do not ask for it any more
 		j.acts.capped[id] = record.Timestamp
 		j.shortages.limit(id, record.UserData64, record.Timestamp)
@@ -134,6 +144,7 @@ func (j *Judge) unadjusted(id accountID, at uint64) {
 func (j *Judge) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
 	of := j.allowance(id)
 	lowers := fromTigerBeetle(t.DebitAccountID) == id
+
 	wrong := j.blame(WrongAllowance, transferName(t), fmt.Sprintf("adjustment of %s: ", nameOf(id)))
 	if at, open := j.acts.capped[id]; open && t.Timestamp == at+1 {
 		delete(j.acts.capped, id)
@@ -143,27 +154,33 @@ func (j *Judge) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
 	if !t.TransferFlags().Linked {
 		of.fitted = t.Timestamp
 	}
+
 	if !slices.ContainsFunc(caps, func(limit outflowCap) bool { return limit.centavos == t.UserData64 }) {
 		wrong("it aims at %d centavos, which is no cap in force", t.UserData64)
 	}
 	key, role := split(fromTigerBeetle(t.ID))
+
 	aim, has, change := moneyOf(t.UserData64), of.posted.balance(), moneyOf(amount)
 	if lowers {
 		if role != moneyRole || key != of.base {
 			wrong("it lowers with an id that does not follow from the account's totals")
 		}
+
 		switch left, held := has.minus(change), of.heldAt(t.Timestamp); {
 		case left.less(aim):
 			wrong("it leaves %v centavos, below the cap of %v", left, aim)
 		case aim.less(left) && held.less(left) && !j.rebuild.imported: // without what had settled
 			wrong("it leaves %v centavos, above the cap of %v, and payments hold %v at most", left, aim, held)
 		}
+
 		return
 	}
+
 	of.base = adjustmentKey(id, of.posted)
 	if role != recordRole || key != of.base {
 		wrong("it raises with an id that does not follow from the account's totals")
 	}
+
 	if linked := t.TransferFlags().Linked; !linked && has.plus(change) != aim || linked && amount != 1 {
 		wrong("it grants %d centavos to %v, and the cap is %v", amount, has, aim)
 	}
@@ -176,17 +193,20 @@ func adjustmentKey(id accountID, posted movement) number128 {
 		text = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(text, part.high), part.low)
 	}
 	sum := sha256.Sum256(text)
+
 	return number128{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16]) &^ 15}
 }
 
 // takeCapLeg takes a leg 4 or its void.
 func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 	key, role := split(fromTigerBeetle(t.ID))
+
 	wrong := j.blame(WrongAllowance, p.id.String(), "leg 4: ")
 	if t.TransferFlags().VoidPendingTransfer {
 		if p.capVoided = true; role != capVoidRole || fromTigerBeetle(t.PendingID) != key.role(capRole) {
 			wrong("its void has role %d and resolves %x", role, t.PendingID.Bytes())
 		}
+
 		return
 	}
 	j.summary.Capped++
@@ -196,11 +216,13 @@ func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 		return amount == fmt.Sprint(o.content.centavos) && kindOf(id) == kindAllowance &&
 			booksOf(id) == booksOf(o.content.payer)
 	}
+
 	of := &p.order
 	if other := p.claim(caps); p.foreign != 0 && other != nil && !caps(of) {
 		of = other
 	}
 	window := int(id.high >> branchShift & 1)
+
 	names, ispb := userData(p.id, p.minutes)
 	switch {
 	case !caps(of) || id != allowanceOf(of.content.payer, window) ||
@@ -211,6 +233,7 @@ func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 	case t.Timestamp-p.heldAt != 3 && !j.rebuild.again():
 		wrong("it is not in the chain of the other legs")
 	}
+
 	if j.whole && !j.rebuild.again() { // then it holds for what is left of its window
 		j.judgeCap(p, of.content.payer, window, t, wrong)
 	}
@@ -221,6 +244,7 @@ func (j *Judge) capEnd(t tb.Transfer) uint64 {
 	if j.rebuild.imported {
 		return t.Timestamp + windowSecondsMax*uint64(time.Second)
 	}
+
 	return t.Timestamp + uint64(t.Timeout)*uint64(time.Second)
 }
 
@@ -230,6 +254,7 @@ func (j *Judge) judgeCap(p *payment, payer accountID, window int, t tb.Transfer,
 	if !j.clockWasWrong(p.acceptedMs, t.Timestamp) && !slices.Contains(windowsBetween(from, t.Timestamp), window) {
 		wrong("it is of the %s, at %v", windowNames[window], time.Unix(0, int64(t.Timestamp)).UTC())
 	}
+
 	caps := j.terms(payer).outflow[window].during(from, t.Timestamp)
 	if !slices.ContainsFunc(caps, func(limit outflowCap) bool {
 		return limit.centavos > 0 &&
@@ -259,6 +284,7 @@ func (j *Judge) judgeOutflow(p *payment) refusal {
 	if c.sameBank() {
 		return "it stays within its bank"
 	}
+
 	terms, looked := j.terms(c.payer), j.lookedFrom(from)
 	for _, window := range windowsBetween(looked, p.decidedAt) {
 		if !slices.ContainsFunc(terms.outflow[window].during(looked, p.decidedAt), func(limit outflowCap) bool {
@@ -266,16 +292,19 @@ func (j *Judge) judgeOutflow(p *payment) refusal {
 		}) {
 			continue
 		}
+
 		if r := j.judgeShortOf(allowanceOf(c.payer, window), p); r == "" || r == unchecked {
 			return r
 		}
 	}
+
 	return unless(false, "%s had no cap on outflow that %d centavos exceeded", ispbOf(c.payer), c.centavos)
 }
 
 // unfit returns what is wrong with allowances as they are, by account.
 func (j *Judge) unfit() map[accountID]string {
 	problems := map[accountID]string{}
+
 	for books, terms := range j.acts.banks {
 		for window, caps := range terms.outflow {
 			if len(caps) == 0 || caps[len(caps)-1].value.centavos == 0 {
@@ -283,6 +312,7 @@ func (j *Judge) unfit() map[accountID]string {
 			}
 			id := allowanceOf(books, window)
 			account := j.books.accounts[id]
+
 			limit, has := moneyOf(caps[len(caps)-1].value.centavos), account.posted.balance()
 			if has != limit && (has.less(limit) || has != account.pending.debits) {
 				problems[id] = fmt.Sprintf("it has %v centavos, %v of them held, and the cap is %v", has,
@@ -290,6 +320,7 @@ func (j *Judge) unfit() map[accountID]string {
 			}
 		}
 	}
+
 	return problems
 }
 
@@ -298,6 +329,7 @@ func (j *Judge) judgeAllowances() {
 	for id, problem := range j.unfit() {
 		j.add(WrongAllowance, nameOf(id), "%s", problem)
 	}
+
 	for id, at := range j.acts.capped {
 		j.unadjusted(id, at)
 	}

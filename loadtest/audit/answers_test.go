@@ -21,16 +21,19 @@ func sealed(t *testing.T, h *history) keys.Seals {
 	kit.Must(t, keys.MakeSeals(file, []pix.ISPB{"10000001", "10000002"}))
 	seals, err := keys.ReadSeals(file)
 	kit.Must(t, err)
+
 	if h.secrets, err = ReadSecrets(file); err != nil {
 		t.Fatal(err)
 	}
 	h.stamp()
+
 	return seals
 }
 
 // says adds a response with the seal of a bank; "" accepts.
 func (h *history) says(seals keys.Seals, sealedBy, bank, id, code string) {
 	h.t.Helper()
+
 	message := &pixv1.AuthorizationResponse{EndToEndId: id, Ispb: bank,
 		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
 	if code != "" {
@@ -52,6 +55,7 @@ func (h *history) allSay(seals keys.Seals) {
 func TestEveryOutcomeHasTheWordOfItsBank(t *testing.T) {
 	h := clean(t)
 	h.allSay(sealed(t, h))
+
 	if s := h.finds("answered", "", 0).Summary; s.Answered != 3 || s.AnswersGone != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -83,6 +87,7 @@ func TestAnOutcomeThatOnlyAForgerGives(t *testing.T) {
 		h.allSay(seals)
 		h.answers = slices.DeleteFunc(h.answers, func(r Record) bool { return strings.Contains(string(r.Value), id) })
 		c.say(h, seals, id)
+
 		if verdict := h.finds(c.name, NoAnswer, 1); verdict.Findings[0].Subject != id {
 			t.Errorf("%s: %+v", c.name, verdict.Findings)
 		}
@@ -110,11 +115,13 @@ func TestResponsesThatAreGone(t *testing.T) {
 	}{{0, 3}, {-answersMargin, 3}, {-2 * answersMargin, 0}} {
 		h := clean(t)
 		seals := sealed(t, h)
+
 		h.cut = reach{0: time.Time{}}
 		if c.oldest != 0 {
 			h.says(seals, "10000002", "10000002", h.message(settledOrder).EndToEndId, "BE17")
 			h.answers[0].Time = time.Unix(0, int64(h.transfers[len(h.transfers)-1].Timestamp)).Add(c.oldest)
 		}
+
 		if verdict := h.audit(); verdict.Summary.AnswersGone != c.gone || verdict.ByKind[NoAnswer] != 3-c.gone {
 			t.Errorf("the oldest %v after the last outcome: %+v %+v", c.oldest, verdict.Summary, verdict.Findings)
 		}
@@ -125,6 +132,7 @@ func TestSecretsThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{"", "# nothing", "10000001", "10000001 xyz", "10000001 00 00"} {
 		file := filepath.Join(t.TempDir(), "secrets")
 		kit.Must(t, os.WriteFile(file, []byte(text), 0o600))
+
 		if _, err := ReadSecrets(file); err == nil || strings.Contains(err.Error(), "xyz") {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -69,19 +69,23 @@ type archivedFile struct {
 
 func openArchive(folder fs.FS) (*archive, error) {
 	a := &archive{folder: folder, chains: map[string]string{}}
+
 	days, err := fs.Glob(folder, "manifests/day=*")
 	for _, day := range days {
 		names, wrong := fs.Glob(folder, day+"/*.json")
 		if merged := day + "/day.json"; slices.Contains(names, merged) {
 			names = []string{merged} // of all of the day, the last one first
 		}
+
 		err = cmp.Or(err, wrong)
 		for _, name := range names {
 			text, wrong := fs.ReadFile(folder, name)
 			err = cmp.Or(err, wrong)
 			file := archivedFile{name: strings.TrimSuffix(strings.TrimPrefix(name, "manifests/"), ".json")}
+
 			for lines := json.NewDecoder(bytes.NewReader(text)); lines.More() && err == nil; {
 				var segment archivedFile
+
 				err = lines.Decode(&segment)
 				if segment.To > file.To {
 					file.To, file.Day, file.Chain = segment.To, segment.Day, segment.Chain
@@ -91,9 +95,11 @@ func openArchive(folder fs.FS) (*archive, error) {
 			a.files, a.to, a.chains[file.Day] = append(a.files, file), file.To, file.Chain
 		}
 	}
+
 	if err != nil || len(a.files) == 0 {
 		return nil, cmp.Or(err, errors.New("the archive has no segment"))
 	}
+
 	return a, nil
 }
 
@@ -105,11 +111,13 @@ func (a *archive) next() *archived {
 		payments, err := archivedRows[archivedPayment](a.folder, "payments/"+file.name+".parquet", file.Payments)
 		records, wrong := archivedRows[archivedRecord](a.folder, "records/"+file.name+".parquet", file.Records)
 		a.err = cmp.Or(err, wrong)
+
 		for _, p := range payments {
 			if p.Status != "expired" { // no transfer says so
 				a.rows = append(a.rows, archived{p.At, p.ID, p.Status, p.Centavos})
 			}
 		}
+
 		for _, r := range records {
 			if !slices.Contains(notImported, r.Code) {
 				a.rows = append(a.rows, archived{at: r.At, id: r.ID})
@@ -117,9 +125,11 @@ func (a *archive) next() *archived {
 		}
 		slices.SortStableFunc(a.rows, func(a, b archived) int { return cmp.Compare(a.at, b.at) })
 	}
+
 	if len(a.rows) == 0 || a.err != nil {
 		return nil
 	}
+
 	return &a.rows[0]
 }
 
@@ -131,14 +141,17 @@ func archivedRows[R any](folder fs.FS, name string, count int) (rows []R, err er
 	if count == 0 {
 		return nil, nil
 	}
+
 	content, err := fs.ReadFile(folder, name)
 	if err == nil {
 		rows, err = parquet.Read[R](bytes.NewReader(content), int64(len(content)))
 	}
+
 	if err != nil || len(rows) != count {
 		return nil, fmt.Errorf("%s has %d rows, its manifest says %d: %w", name, len(rows), count,
 			cmp.Or(err, io.ErrUnexpectedEOF))
 	}
+
 	return rows, nil
 }
 
@@ -146,18 +159,22 @@ func archivedRows[R any](folder fs.FS, name string, count int) (rows []R, err er
 func (a *archive) see(t tb.Transfer) (wrong string) {
 	flags := t.TransferFlags()
 	first := !a.within
+
 	a.within = flags.Linked
 	if t.Code == codeArchived {
 		return a.ended(t)
 	}
+
 	if int64(t.Timestamp) > a.to || t.Code == codeClockProbe || slices.Contains(notImported, int32(t.Code)) {
 		return ""
 	}
+
 	ends := flags.PostPendingTransfer || flags.VoidPendingTransfer
 	if first {
 		// of a payment or a return: one row, or none yet
 		a.covered = flags.Pending || ends || t.Code == codeReturn && flags.Linked
 	}
+
 	if back := a.back; back != nil && ends && !first { // its first leg says what the verdict does not
 		a.back = nil
 		if want := (archived{back.at, textOf('D', t), back.status,
@@ -165,20 +182,24 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 			return fmt.Sprintf("it says %+v of what the ledger has as %+v", *back, want)
 		}
 	}
+
 	if flags.Pending || a.covered && !first {
 		return ""
 	}
+
 	extra := ""
 	for row := a.next(); row != nil && row.at < int64(t.Timestamp); row = a.next() {
 		extra = cmp.Or(extra, fmt.Sprintf("it has a row of %s at %d, and the ledger has nothing there", row.id, row.at))
 		a.rows = a.rows[1:]
 	}
+
 	row := a.next()
 	if row == nil || row.at > int64(t.Timestamp) {
 		return cmp.Or(extra, fmt.Sprintf("it has no row of the transfer with code %d at %d", t.Code, t.Timestamp))
 	}
 	said := *row
 	a.rows = a.rows[1:]
+
 	want := archived{at: said.at, id: t.ID.String(), status: said.status, centavos: said.centavos}
 	switch { // what a row of a payment must say
 	case said.status == "":
@@ -193,9 +214,11 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 			map[bool]string{true: "settled", false: "rejected"}[flags.PostPendingTransfer],
 			int64(fromTigerBeetle(t.Amount).low)
 	}
+
 	if said != want {
 		return cmp.Or(extra, fmt.Sprintf("it says %+v of what the ledger has as %+v", said, want))
 	}
+
 	return extra
 }
 
@@ -208,12 +231,14 @@ func (a *archive) ended(t tb.Transfer) string {
 	day := epoch.AddDate(0, 0, int(t.UserData32)).Format(time.DateOnly)
 	chain, err := base64.StdEncoding.DecodeString(a.chains[day])
 	said := fromTigerBeetle(t.UserData128)
+
 	has := binary.BigEndian.AppendUint64(
 		binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, said.high), said.low), t.UserData64)
 	if err != nil || !bytes.HasPrefix(chain, has) {
 		return fmt.Sprintf("its %s ends with the chain %s, and the ledger says that one ends with %x", day,
 			a.chains[day], has)
 	}
+
 	return ""
 }
 
@@ -222,6 +247,7 @@ func (a *archive) rest() string {
 	if row := a.next(); row != nil {
 		return fmt.Sprintf("it has a row of %s at %d, and the ledger has nothing there", row.id, row.at)
 	}
+
 	return ""
 }
 
@@ -230,6 +256,7 @@ func textOf(letter byte, t tb.Transfer) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	return id.String()
 }
 
@@ -241,6 +268,7 @@ func dayOver(day uint32) time.Time {
 // takeArchived takes how the archive of a day ends: the day must be over.
 func (j *Judge) takeArchived(t tb.Transfer) {
 	day := uint64(t.UserData32)
+
 	over := dayOver(t.UserData32)
 	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || !isNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
 		j.add(UnexplainedMoney, transferName(t),
@@ -255,14 +283,17 @@ func (j *Judge) judgeArchive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	err = readPages(ctx, "transfers", &tb.QueryFilter{}, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
 		if wrong := a.see(t); wrong != "" {
 			j.add(WrongArchive, transferName(t), "%s", wrong)
 		}
+
 		return t.Timestamp
 	})
 	if wrong := a.rest(); err == nil && wrong != "" {
 		j.add(WrongArchive, "archive", "%s", wrong)
 	}
+
 	return cmp.Or(err, a.err)
 }

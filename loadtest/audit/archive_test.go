@@ -29,8 +29,10 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 		at++
 		transfer.Timestamp, transfer.Flags, transfer.ID = at, flags.ToUint16(), tb.ToUint128(1000+at)
 		transfers = append(transfers, transfer)
+
 		return &transfers[len(transfers)-1]
 	}
+
 	for i := range 4 { // held and ended, two legs each
 		leg := tb.Transfer{Code: 1, Amount: tb.ToUint128(5), UserData64: 0x3130303030303031, DebitAccountID: payer}
 		leg.UserData128 = number128{high: uint64(3_000_000+i)<<24 | 0x303030, low: 0x3030303030303030}.toTigerBeetle()
@@ -61,6 +63,7 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 		file := func(rows any) *fstest.MapFile {
 			var content bytes.Buffer
 			var err error
+
 			switch rows := rows.(type) {
 			case []archivedPayment:
 				err = parquet.Write(&content, rows)
@@ -68,9 +71,11 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 				err = parquet.Write(&content, rows)
 			}
 			kit.Must(t, err)
+
 			return &fstest.MapFile{Data: content.Bytes()}
 		}
 		folder, lines := fstest.MapFS{}, []byte(nil)
+
 		for i, half := range [][2]int{{0, 2}, {2, len(payments)}} {
 			name, of := fmt.Sprintf("day=2026-11-24/%d", i), []archivedRecord(nil)
 			if i == 1 {
@@ -82,25 +87,30 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 			folder["payments/"+name+".parquet"] = file(payments[half[0]:half[1]])
 			folder["records/"+name+".parquet"] = file(of)
 		}
+
 		if merged { // what is left of the segments' files does not count
 			folder["manifests/day=2026-11-24/day.json"] = &fstest.MapFile{Data: lines}
 			folder["payments/day=2026-11-24/day.parquet"] = file(payments)
 			folder["records/day=2026-11-24/day.parquet"] = file(records)
 			delete(folder, "payments/day=2026-11-24/0.parquet")
 		}
+
 		return folder
 	}
 	judge := func(folder fs.FS) (found []string) {
 		a, err := openArchive(folder)
 		kit.Must(t, err)
+
 		for _, transfer := range transfers {
 			if wrong := a.see(transfer); wrong != "" {
 				found = append(found, wrong)
 			}
 		}
+
 		if wrong := a.rest(); wrong != "" {
 			found = append(found, wrong)
 		}
+
 		return found
 	}
 	// The records of the first half stand in the second segment, so only the second half may have some.
@@ -112,6 +122,7 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 			t.Fatal(found)
 		}
 	}
+
 	for want, change := range map[string]func(p *[]archivedPayment, r *[]archivedRecord){
 		"it has no row of the transfer with code 1": func(p *[]archivedPayment, _ *[]archivedRecord) {
 			*p = slices.Delete(*p, 2, 3)
@@ -128,6 +139,7 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 	} {
 		p, r := slices.Clone(payments), slices.Clone(records)
 		change(&p, &r)
+
 		for _, merged := range []bool{false, true} {
 			if found := judge(files(p, r, merged)); len(found) != 1 || !strings.Contains(found[0], want) {
 				t.Errorf("%s: %q", want, found)
@@ -144,16 +156,19 @@ func TestTheEndOfADayIsThatOfItsArchive(t *testing.T) {
 		base64.StdEncoding.EncodeToString(hash[:]))
 	a, err := openArchive(fstest.MapFS{"manifests/day=2026-11-24/0.json": {Data: []byte(manifest)}})
 	kit.Must(t, err)
+
 	day := pix.DayOf(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))
 	if wrong := a.see(ledger.Archived(day, hash)); wrong != "" {
 		t.Error(wrong)
 	}
+
 	for what, said := range map[string]tb.Transfer{"another chain": ledger.Archived(day, sha256.Sum256(nil)),
 		"a day that is not there": ledger.Archived(day.Next(), hash)} {
 		if a.see(said) == "" {
 			t.Errorf("%s is not found", what)
 		}
 	}
+
 	if wrong := a.see(ledger.Archived(day.Next().Next(), hash)); wrong != "" {
 		t.Errorf("the day is after the end of this copy: %s", wrong)
 	}

@@ -14,40 +14,50 @@ import (
 // no verdict.
 func Run(ctx context.Context, config Config) (Verdict, error) {
 	began := time.Now()
+
 	topics, err := openTopics(config.Kafka, config.Behind)
 	if err != nil {
 		return Verdict{}, err
 	}
 	defer topics.close()
+
 	bounds, err := topics.bounds(ctx)
 	if err != nil {
 		return Verdict{}, err
 	}
+
 	committed, err := topics.committed(ctx, bounds)
 	if err != nil {
 		return Verdict{}, err
 	}
+
 	if bounds, err = topics.bounds(ctx); err != nil { // again: an end must not be older than a commit
 		return Verdict{}, err
 	}
+
 	if err := checkPair(ctx, config.Ledger, topics, bounds, committed); err != nil {
 		return Verdict{}, err
 	}
+
 	if err := waitUntilQuiet(ctx, config, topics); err != nil {
 		return Verdict{}, err
 	}
+
 	before, err := youngest(ctx, config.Ledger)
 	if err != nil {
 		return Verdict{}, err
 	}
+
 	if bounds, err = topics.bounds(ctx); err != nil {
 		return Verdict{}, err
 	}
+
 	orders := int64(0)
 	for partition, end := range bounds.ends[paymentsTopic] {
 		orders += end.Offset - bounds.starts[paymentsTopic][partition].Offset
 	}
 	j := newJudge(config, int(min(orders, 1<<20))) // a hint: a batch can claim two billion records
+
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {
@@ -56,6 +66,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 			}
 		}
 	}
+
 	steps := []struct {
 		what string
 		read func() error
@@ -66,6 +77,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 				return err
 			}
 			j.EndOfOrders()
+
 			return nil
 		}},
 		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, j.Report, nil, nil) }},
@@ -77,22 +89,27 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	if config.Archive == nil {
 		steps = steps[:len(steps)-1]
 	}
+
 	for _, step := range steps {
 		started := time.Now()
+
 		if err := step.read(); err != nil {
 			return Verdict{}, err
 		}
 		config.Log("read all %s in %.1f s", step.what, time.Since(started).Seconds())
 	}
+
 	if committed, err = topics.committed(ctx, bounds); err != nil {
 		return Verdict{}, err
 	}
+
 	for partition, end := range bounds.ends[paymentsTopic] {
 		j.GroupLag(partition, committed[partition], end.Offset)
 	}
 	verdict := j.Judge()
 	verdict.Summary.LeftOut = topics.leftOut
 	verdict.Seconds = time.Since(began).Seconds()
+
 	return verdict, nil
 }
 
@@ -109,20 +126,25 @@ func (u *Unquiet) Error() string {
 func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 	began, first, last := time.Now(), int64(-1), int64(-1)
 	var came, told time.Time
+
 	for {
 		under, orders, err := underWay(ctx, config, topics)
 		if err != nil || under == "" {
 			return err
 		}
+
 		if first < 0 {
 			first, last = orders, orders
 		}
+
 		if orders > last {
 			last, came = orders, time.Now()
 		}
+
 		if orders > first {
 			under += fmt.Sprintf(", and %d orders came in %.0f s", orders-first, time.Since(began).Seconds())
 		}
+
 		left := config.Wait - time.Since(began)
 		switch {
 		case left > 0:
@@ -131,10 +153,12 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 		default:
 			return nil
 		}
+
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
 			config.Log("waiting up to %.0f s: %s", left.Seconds(), under)
 		}
+
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -149,10 +173,12 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 	if err != nil {
 		return "", 0, err
 	}
+
 	committed, err := topics.committed(ctx, bounds)
 	if err != nil {
 		return "", 0, err
 	}
+
 	var lag int64
 	for partition, end := range bounds.ends[paymentsTopic] {
 		lag += end.Offset - committed[partition]
@@ -160,6 +186,7 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 	}
 	// Every payment holds its first leg against a transit account, of which there are few.
 	pending := 0
+
 	err = readAccounts(ctx, config.Ledger, kindTransit, func(a tb.Account) {
 		if a.DebitsPending != (tb.Uint128{}) || a.CreditsPending != (tb.Uint128{}) {
 			pending++
@@ -168,6 +195,7 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 	if err != nil || lag == 0 && pending == 0 {
 		return "", orders, err
 	}
+
 	return fmt.Sprintf("the group %[2]s has not finished %[1]d messages, and money is pending at %[3]d banks", lag,
 		engineGroup, pending), orders, nil
 }
@@ -175,10 +203,12 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 // youngest returns the time of the ledger's last transfer.
 func youngest(ctx context.Context, client tigerbeetle.Client) (last uint64, err error) {
 	filter := tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()}
+
 	found, err := within(ctx, func() ([]tb.Transfer, error) { return client.QueryTransfers(filter) })
 	for _, t := range found {
 		last = t.Timestamp
 	}
+
 	return last, wrapped("cannot read the last transfer of the ledger", err)
 }
 
@@ -204,27 +234,33 @@ const allowancesFitWithin = 30 * time.Second
 func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge, from uint64) error {
 	filter := tb.QueryFilter{}
 	began, before, came := time.Now(), -1, 0
+
 	for {
 		err := readPages(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
 			if t.Timestamp > from && t.Code != codeClockProbe && t.Ledger != allowanceLedger {
 				came++
 			}
 			j.Transfer(t)
+
 			return t.Timestamp
 		})
 		if err != nil {
 			return err
 		}
+
 		if came > 0 {
 			return &Unquiet{fmt.Sprintf("the ledger got %d transfers while it was read", came)}
 		}
+
 		unchanged := before == j.summary.Transfers
 		if unchanged && len(j.unfit()) == 0 || time.Since(began) > allowancesFitWithin {
 			return nil
 		}
+
 		if before = j.summary.Transfers; unchanged {
 			time.Sleep(100 * time.Millisecond)
 		}
+
 		for _, kind := range []uint16{kindAllowanceSource, kindAllowance} {
 			if err := readAccounts(ctx, client, kind, j.Account); err != nil {
 				return err
@@ -238,11 +274,13 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 func readPages[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error),
 	take func(O) uint64) error {
 	filter.Limit = pageMax
+
 	for {
 		objects, err := within(ctx, func() ([]O, error) { return query(*filter) })
 		if err != nil || len(objects) == 0 {
 			return wrapped("cannot read the "+what+" of the ledger", err)
 		}
+
 		for _, object := range objects {
 			filter.TimestampMin = take(object) + 1
 		}
@@ -254,6 +292,7 @@ func wrapped(about string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	return fmt.Errorf("%s: %w", about, err)
 }
 
@@ -263,6 +302,7 @@ func within[T any](ctx context.Context, request func() (T, error)) (T, error) {
 		fmt.Errorf("no answer for %v: is TigerBeetle up at TIGERBEETLE_ADDRESSES, and is TIGERBEETLE_CLUSTER_ID right?",
 			ledgerAnswersWithin))
 	defer cancel()
+
 	return Ask(ctx, request)
 }
 
@@ -277,6 +317,7 @@ func Ask[T any](ctx context.Context, request func() (T, error)) (T, error) {
 		value, err := request()
 		replies <- reply{value, err}
 	}()
+
 	select {
 	case r := <-replies:
 		return r.value, r.err

@@ -89,12 +89,15 @@ func clean(t *testing.T) *history {
 		account.Ledger = ledgerNumber
 		h.accounts = append(h.accounts, account)
 	}
+
 	for _, bank := range []pix.Account{alice, bruno} {
 		h.fund(issuance, reserveOf(idOf(bank)), reserveCentavos)
 	}
+
 	for _, customer := range []pix.Account{clara, elisa} {
 		h.fund(transitOf(idOf(customer)), idOf(customer), 2*reserveCentavos)
 	}
+
 	for _, customer := range []pix.Account{alice, diana} {
 		h.fund(transitOf(idOf(customer)), idOf(customer), depositCentavos)
 	}
@@ -130,6 +133,7 @@ func clean(t *testing.T) *history {
 	h.letter(conflictOrder, "DUPL")
 	h.letter(garbageOrder, "FF01")
 	h.stamp()
+
 	return h
 }
 
@@ -140,56 +144,69 @@ func (h *history) audit() Verdict {
 	for _, r := range h.letters {
 		j.DeadLetter(r)
 	}
+
 	for _, r := range h.orders {
 		j.Order(r)
 	}
 	j.EndOfOrders()
+
 	for _, r := range h.reports {
 		j.Report(r)
 	}
+
 	if h.secrets != nil {
 		j.Answers(h.secrets, h.cut)
+
 		for _, r := range h.answers {
 			j.Answer(r)
 		}
 	}
+
 	if h.questions != nil {
 		j.Questions(h.cutAsked)
+
 		for _, r := range h.questions {
 			j.Request(r)
 		}
 	}
+
 	for _, account := range h.accounts {
 		j.Account(account)
 	}
 	h.stamp()
 	transfers := slices.Clone(h.transfers)
 	slices.SortStableFunc(transfers, func(x, y tb.Transfer) int { return cmp.Compare(x.Timestamp, y.Timestamp) })
+
 	for _, transfer := range transfers {
 		j.Transfer(transfer)
 	}
 	j.GroupLag(0, h.committed(), int64(len(h.orders)))
+
 	return j.Judge()
 }
 
 // finds requires that an audit finds so many faults, all of one kind: none of "".
 func (h *history) finds(what any, kind string, count int) Verdict {
 	h.t.Helper()
+
 	verdict := h.audit()
 	if verdict.FindingCount != count || verdict.ByKind[kind] != count || verdict.Clean != (count == 0) {
 		h.t.Errorf("%v: there must be %d of %q, not %+v", what, count, kind, verdict.Findings)
 	}
+
 	return verdict
 }
 
 func TestCleanHistoryPasses(t *testing.T) {
 	(&history{t: t}).finds("empty", "", 0)
 	verdict := clean(t).finds("clean", "", 0)
+
 	s := verdict.Summary
 	if s.Payments != 6 || s.Settled != 2 || total(s.Rejected) != 4 || total(s.DeadLetters) != 2 ||
 		s.RepeatedOrders != 1 || s.RepeatedReports != 1 {
 		t.Errorf("%+v", s)
 	}
+
 	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments, ") {
 		t.Error(verdict)
 	}
@@ -235,6 +252,7 @@ func TestARefusalAsTooOldNeedsTheAge(t *testing.T) {
 // The reason of a receipt must follow from the order and the ledger.
 func TestARefusalMustBeJustified(t *testing.T) {
 	nobody, noBank := alice, alice
+
 	nobody.Number, noBank.ISPB = "99", "99999999"
 	for _, c := range []struct {
 		reason       string
@@ -264,10 +282,12 @@ func TestARefusalMustBeJustified(t *testing.T) {
 	} {
 		h := clean(t)
 		h.now = h.now.Add(time.Minute)
+
 		o := h.order(c.payer, c.payee, c.centavos)
 		if c.before != nil {
 			c.before(h)
 		}
+
 		debit, credit := transitOf(idOf(c.payer)), reserveOf(idOf(c.payer))
 		if c.payer == noBank {
 			debit, credit = issuance, refusals
@@ -276,10 +296,12 @@ func TestARefusalMustBeJustified(t *testing.T) {
 		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(time.Second).UnixNano())
 		h.report(o, c.reason)
 		verdict := h.audit()
+
 		found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]
 		if verdict.Clean != c.justified || !c.justified && found != 1 {
 			t.Errorf("%s of %d centavos from %v to %v: %+v", c.reason, c.centavos, c.payer, c.payee, verdict.Findings)
 		}
+
 		if unchecked := verdict.Summary.ReasonsUnchecked[c.reason]; unchecked > 0 != (c.reason == "DS27") {
 			t.Errorf("%s: %d are not checked", c.reason, unchecked)
 		}
@@ -291,10 +313,12 @@ func (h *history) holdMost() {
 	o := h.order(alice, bruno, 47_000)
 	h.stamp()
 	h.hold(o, 1, 2, 3)
+
 	for i := len(h.transfers) - 3; i < len(h.transfers); i++ {
 		h.transfers[i].Timestamp = uint64(h.now.UnixNano())
 	}
 	h.void(o, "AC06", 1, 2, 3)
+
 	for i := len(h.transfers) - 3; i < len(h.transfers); i++ {
 		h.transfers[i].Timestamp = uint64(h.now.Add(time.Second / 2).UnixNano())
 	}
@@ -307,6 +331,7 @@ func (h *history) waitForDeadline(after time.Duration) {
 	h.stamp()
 	h.hold(o, 1, 2, 3)
 	h.void(o, "AB03", 1, 2, 3)
+
 	for i := len(h.transfers) - 6; i < len(h.transfers); i++ {
 		h.transfers[i].Timestamp = uint64(h.now.UnixNano())
 		if i >= len(h.transfers)-3 {
@@ -369,10 +394,12 @@ func TestEveryKindIsListed(t *testing.T) {
 	}
 	h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1)
 	verdict := h.audit()
+
 	listed := map[string]int{}
 	for _, f := range verdict.Findings {
 		listed[f.Kind] += f.Count
 	}
+
 	if len(listed) != len(verdict.ByKind) || listed[NoOutcome] != 1000 || verdict.ByKind[NoOutcome] != 1000 ||
 		len(verdict.Findings) > findingsMax {
 		t.Fatalf("listed are %v of %v", listed, verdict.ByKind)
@@ -383,6 +410,7 @@ func (h *history) order(payer, payee pix.Account, amount uint64) *pixv1.PaymentO
 	h.now = h.now.Add(time.Second)
 	o := orderMessage(pix.NewEndToEndID(payer.ISPB, h.now, h.random).String(), payer, payee, amount, h.now)
 	h.append(o)
+
 	return o
 }
 
@@ -406,6 +434,7 @@ func (h *history) message(order int) *pixv1.PaymentOrder {
 
 func (h *history) letter(order int, reason string, change ...func(*pixv1.DeadLetter)) {
 	r := h.orders[order]
+
 	message := &pixv1.DeadLetter{
 		Topic: paymentsTopic, Offset: int64(order), ReasonCode: reason, Reason: h.letterText(r, reason),
 		PayloadSizeBytes: uint64(len(r.Value)), Payload: r.Value,
@@ -426,6 +455,7 @@ func (h *history) letterText(r Record, reason string) string {
 			return fmt.Sprintf("%s: %q is wrong", flaw.field, flaw.value)
 		}
 	}
+
 	return fmt.Sprintf("end_to_end_id: %s is the id of another", read.id)
 }
 
@@ -470,11 +500,13 @@ func (h *history) legsOf(o *pixv1.PaymentOrder) (*order, number128) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	return &read, paymentKey(read.id, read.minutes)
 }
 
 func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 	p, key := h.legsOf(o)
+
 	names, ispb := userData(p.id, p.minutes)
 	for _, leg := range legs {
 		debit, credit := p.content.leg(leg)
@@ -504,6 +536,7 @@ func (h *history) void(o *pixv1.PaymentOrder, reason string, legs ...int) {
 // clear holds an order and ends it: without a reason it settles. Then it reports that.
 func (h *history) clear(o *pixv1.PaymentOrder, reason string, legs ...int) {
 	h.hold(o, legs...)
+
 	if reason == "" {
 		h.post(o, legs...)
 	} else {
@@ -541,6 +574,7 @@ func verdictAt(acceptedMs int64, reason string) uint64 {
 	if reason != "AB03" {
 		return 0
 	}
+
 	return uint64(time.UnixMilli(acceptedMs).Add(40 * time.Second).UnixNano())
 }
 
@@ -570,10 +604,12 @@ func (h *history) find(id number128) *tb.Transfer { return &h.transfers[h.place(
 
 func (h *history) place(id number128) int {
 	h.t.Helper()
+
 	at := slices.IndexFunc(h.transfers, func(t tb.Transfer) bool { return fromTigerBeetle(t.ID) == id })
 	if at < 0 {
 		h.t.Fatalf("there is no transfer %x", id)
 	}
+
 	return at
 }
 
@@ -600,6 +636,7 @@ func (h *history) accountOf(id accountID) *tb.Account {
 	if at < 0 {
 		h.t.Fatalf("there is no account %s", nameOf(id))
 	}
+
 	return &h.accounts[at]
 }
 
@@ -637,12 +674,14 @@ func judgedByPlatform(value []byte, recordTime time.Time) error {
 	if err := m.UnmarshalVT(value); err != nil {
 		return err
 	}
+
 	if m.ReturnOrder != nil && m.EndToEndId == "" && m.Payer == nil && m.Payee == nil {
 		_, err := pix.ReturnDraft{
 			ReturnID: m.ReturnOrder.ReturnId, OriginalEndToEndID: m.ReturnOrder.OriginalEndToEndId,
 			AmountCentavos: m.ReturnOrder.AmountCentavos,
 			ReasonCode:     m.ReturnOrder.ReasonCode, AcceptedAtUnixMs: m.ReturnOrder.AcceptedAtUnixMs,
 		}.Validate(recordTime)
+
 		return err
 	}
 	_, err := pix.Draft{
@@ -650,6 +689,7 @@ func judgedByPlatform(value []byte, recordTime time.Time) error {
 		AmountCentavos:   m.AmountCentavos,
 		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,
 	}.Validate(recordTime)
+
 	return err
 }
 
@@ -658,6 +698,7 @@ func idOf(a pix.Account) accountID {
 	if err != nil {
 		panic(fmt.Sprint(a, err))
 	}
+
 	return id
 }
 
@@ -666,5 +707,6 @@ func reasonOf(code string) uint32 {
 	if err != nil {
 		panic(err)
 	}
+
 	return reason
 }

@@ -27,11 +27,13 @@ type reach map[int32]time.Time
 // reachOf returns the partitions of a topic whose first records are gone.
 func reachOf(b bounds, topic string) reach {
 	r := reach{}
+
 	for partition, start := range b.starts[topic] {
 		if start.Offset > 0 {
 			r[partition] = time.Time{}
 		}
 	}
+
 	return r
 }
 
@@ -48,6 +50,7 @@ func (r reach) keeps(at time.Time) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -62,24 +65,30 @@ func readBanks(ctx context.Context, config *Config, topics *topics, j *Judge) er
 		left := reachOf(bounds, topic)
 		begin(left)
 		gone := func(r Record) { left[r.Partition] = r.Time } // retention took what is before it
+
 		err = topics.readAll(ctx, topic, bounds, take, gone, Unreadable)
 		if err != nil && ctx.Err() == nil {
 			return err.Error(), nil
 		}
+
 		return "", err
 	}
+
 	var err error
 	if j.summary.RequestsUnread, err = read(questionsTopic, j.Questions, j.Request); err != nil {
 		return err
 	}
 	j.asked.read = j.summary.RequestsUnread == ""
+
 	if config.Secrets == nil {
 		return nil
 	}
+
 	answers := func(left reach) { j.Answers(config.Secrets, left) }
 	if j.summary.AnswersUnread, err = read(answersTopic, answers, j.Answer); j.summary.AnswersUnread != "" {
 		j.answers.secrets = nil
 	}
+
 	return err
 }
 
@@ -100,12 +109,14 @@ func (j *Judge) Request(r Record) {
 		j.add(WrongQuestion, subject, "request %v: %s", r, fmt.Sprintf(format, arguments...))
 	}
 	var message pixv1.AuthorizationRequest
+
 	p, subject, err := j.askedAbout(r, &message)
 	if p == nil && r.Trial {
 		j.summary.TrialRequests++
 		return
 	}
 	j.summary.Requests++
+
 	if p == nil {
 		wrong(subject, "%v", err)
 		return
@@ -117,6 +128,7 @@ func (j *Judge) Request(r Record) {
 		if o.back != nil {
 			original = o.back.original.String()
 		}
+
 		return err == nil && message.OriginalEndToEndId == original && about == o.content
 	}
 	// The engine asks about a conflicting message, too, if that held money beside a receipt.
@@ -125,10 +137,12 @@ func (j *Judge) Request(r Record) {
 			message.AmountCentavos, message.Payer, message.Payee, message.OriginalEndToEndId, p.content)
 		return
 	}
+
 	p.asked = p.asked || fits(&p.order)
 	if err := j.place(p, r, cmp.Or(message.OriginalEndToEndId, message.EndToEndId)); err != nil {
 		wrong(message.EndToEndId, "%v", err)
 	}
+
 	if message.ReplyPartition != r.Partition {
 		wrong(message.EndToEndId, "it is in partition %d and asks for a response in %d, which its engine need not read",
 			r.Partition, message.ReplyPartition)
@@ -141,13 +155,16 @@ func (j *Judge) askedAbout(r Record, message *pixv1.AuthorizationRequest) (p *pa
 	if err := message.UnmarshalVT(r.Value); err != nil {
 		return nil, subject, fmt.Errorf("undecodable: %w", err)
 	}
+
 	id, minutes, err := parseAnyID(message.EndToEndId)
 	if err != nil {
 		return nil, subject, err
 	}
+
 	if p = j.payments[paymentKey(id, minutes)]; p == nil || p.id != id {
 		return nil, id.String(), fmt.Errorf("no record of %s is its order", paymentsTopic)
 	}
+
 	return p, id.String(), nil
 }
 
@@ -179,21 +196,26 @@ func ReadSecrets(path string) (Secrets, error) {
 		return nil, err
 	}
 	secrets := Secrets{}
+
 	for number, line := range strings.Split(string(text), "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		fields := append(strings.Fields(line), "", "", "")
+
 		secret, err := hex.DecodeString(fields[1])
 		if fields[0] == "" {
 			continue
 		}
+
 		if err != nil || len(secret) == 0 || fields[2] != "" { // the line itself is not shown: it holds a secret
 			return nil, fmt.Errorf("%s, line %d: it must be an ISPB and a secret in hex", path, number+1)
 		}
 		secrets[fields[0]] = append(secrets[fields[0]], secret)
 	}
+
 	if len(secrets) == 0 {
 		return nil, fmt.Errorf("%s holds no secret: no response could be genuine", path)
 	}
+
 	return secrets, nil
 }
 
@@ -230,6 +252,7 @@ func (j *Judge) Answers(secrets Secrets, left reach) {
 // Answer takes a record of pix.authorization-responses. Those without a seal prove nothing.
 func (j *Judge) Answer(r Record) {
 	j.answers.read(r)
+
 	var message pixv1.AuthorizationResponse
 	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(endToEndID{}) ||
 		!j.answers.secrets.genuine(message.Ispb, r.Value, r.Seal) {
@@ -237,6 +260,7 @@ func (j *Judge) Answer(r Record) {
 	}
 	said := answer{bank: message.Ispb}
 	copy(said.id[:], message.EndToEndId)
+
 	switch message.Status {
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
@@ -263,13 +287,16 @@ func (j *Judge) judgeAnswer(p *payment) {
 	if p.posted&firstLeg != 0 {
 		reason, what = 0, "settled"
 	}
+
 	if j.answers.secrets == nil || !p.byBank() {
 		return
 	}
+
 	if !j.answers.keeps(time.Unix(0, int64(p.decidedAt)).Add(-answersMargin)) {
 		j.summary.AnswersGone++
 		return
 	}
+
 	bank := ispbOf(p.content.payee)
 	if _, said := j.answers.given[answer{p.id, bank, reason}]; said {
 		j.summary.Answered++

@@ -47,18 +47,21 @@ func newBooks() books {
 // Account takes an account of the ledger.
 func (j *Judge) Account(t tb.Account) {
 	id := fromTigerBeetle(t.ID)
+
 	kind := kindOf(id)
 	if known := chart[kind]; t.Ledger != known.ledger || int(t.Code) != kind {
 		j.add(WrongAccount, nameOf(id), "it has the ledger %d and the code %d", t.Ledger, t.Code)
 		return
 	}
 	flags := t.AccountFlags()
+
 	guarded := chart[kind].guarded
 	if flags.DebitsMustNotExceedCredits != guarded || flags.CreditsMustNotExceedDebits || flags.Closed {
 		j.add(WrongAccount, nameOf(id),
 			"it has the flags %#x; debits_must_not_exceed_credits must be %t, and it must not be closed",
 			t.Flags, guarded)
 	}
+
 	if id == issuance {
 		j.books.population = populationIn(t.UserData128, t.UserData64)
 	}
@@ -100,6 +103,7 @@ func off(is, want money) string {
 	case is.less(want):
 		return fmt.Sprintf("%v too little", want.minus(is))
 	}
+
 	return "right"
 }
 
@@ -110,6 +114,7 @@ func (j *Judge) judgeAccounts() {
 			j.add(Pending, nameOf(id), "%v centavos of debits and %v of credits are pending", account.pending.debits,
 				account.pending.credits)
 		}
+
 		want := j.books.expected[id]
 		if account.posted == want {
 			continue
@@ -118,6 +123,7 @@ func (j *Judge) judgeAccounts() {
 			account.posted.debits, off(account.posted.debits, want.debits), account.posted.credits,
 			off(account.posted.credits, want.credits))
 	}
+
 	for id, want := range j.books.expected {
 		if _, known := j.books.accounts[id]; !known {
 			j.add(WrongBalance, nameOf(id),
@@ -139,6 +145,7 @@ func (j *Judge) judgeLaws() {
 	}
 	customers := map[accountID]money{} // by transit account
 	var reserves money
+
 	for id := range j.books.accounts {
 		bank := transitOf(id)
 		switch kindOf(id) {
@@ -151,17 +158,21 @@ func (j *Judge) judgeLaws() {
 			customers[bank] = customers[bank].plus(money{})
 		}
 	}
+
 	for _, transit := range slices.SortedFunc(maps.Keys(customers), number128.compare) {
 		f := j.books.banks[transit]
+
 		own := balance(reserveOf(transit)).plus(balance(transit))
 		if j.whole {
 			law(nameOf(transit), "reserve + transit = funding − deposits", own, f.reserve.minus(f.deposits))
 			law(nameOf(transit), "transit + its customers = 0", balance(transit).plus(customers[transit]), money{})
 		}
+
 		if _, known := j.books.accounts[booksOf(transit)]; known {
 			law(nameOf(transit), "reserve + transit = books", own, balance(booksOf(transit)))
 		}
 	}
+
 	if j.whole {
 		law("all banks", "sum of the reserves = sum of their funding", reserves, j.books.issued)
 	}
@@ -184,10 +195,12 @@ const (
 // two are two instants.
 func LawAccounts(transits []tb.Account) []tb.Uint128 {
 	ids := []tb.Uint128{issuance.toTigerBeetle()}
+
 	for _, t := range transits {
 		id := fromTigerBeetle(t.ID)
 		ids = append(ids, t.ID, reserveOf(id).toTigerBeetle(), booksOf(id).toTigerBeetle())
 	}
+
 	return ids
 }
 
@@ -195,10 +208,12 @@ func LawAccounts(transits []tb.Account) []tb.Uint128 {
 func BrokenLaws(accounts []tb.Account) (broken []Finding) {
 	j := Follow(nil, 0, func(f Finding) { broken = append(broken, f) })
 	j.Begin()
+
 	for _, account := range accounts {
 		j.Account(account)
 	}
 	j.judgeLaws()
+
 	return broken
 }
 
@@ -231,6 +246,7 @@ func (p population) fundings() uint64 {
 	if p.banks == 0 {
 		return 0 // nobody to spread customers over
 	}
+
 	return 2*p.banks + p.customers
 }
 
@@ -246,12 +262,14 @@ func (p population) funding(i uint64) (credit accountID, amount uint64) {
 	default:
 		bank, branch, number, amount = ordinary%p.banks, ordinaryBranch, ordinary/p.banks+1, p.deposit
 	}
+
 	ispb := strconv.FormatUint(firstBank+bank, 10)
 	if branch == "" {
 		credit, _ = customerAccount(ispb, ordinaryBranch, "1")
 		return reserveOf(credit), amount
 	}
 	credit, _ = customerAccount(ispb, branch, strconv.FormatUint(number, 10))
+
 	return credit, amount
 }
 
@@ -262,6 +280,7 @@ func (p population) opening(bank uint64) money {
 		customers++
 	}
 	deposits := moneyOf(p.reserve).times(2).plus(moneyOf(p.deposit).times(customers))
+
 	return moneyOf(p.reserve).minus(deposits)
 }
 
@@ -270,6 +289,7 @@ func (p population) opening(bank uint64) money {
 func (j *Judge) takeFunding(t tb.Transfer) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	amount, ok := centavos(t.Amount)
+
 	ofReserve := debit == issuance && kindOf(credit) == kindReserve
 	if !ok || t.Flags&^linkedFlag != 0 || !ofReserve && (kindOf(credit) != kindCustomer || debit != transitOf(credit)) {
 		j.add(UnexplainedMoney, transferName(t), "funding of %s", movedBy(t))
@@ -279,10 +299,12 @@ func (j *Judge) takeFunding(t tb.Transfer) {
 	// It counts also if it is wrong: one forged funding is one finding, not one more for each
 	// account that it touched.
 	j.books.expect(debit, credit, amount)
+
 	if _, again := j.books.funded[credit]; again || fromTigerBeetle(t.ID) != credit {
 		j.add(WrongFunding, transferName(t),
 			"%d centavos from %s to %s, but the account's one funding has the account's id", amount, nameOf(debit),
 			nameOf(credit))
+
 		return
 	}
 	j.books.funded[credit] = amount
@@ -295,6 +317,7 @@ func (j *Judge) takeMarker(t tb.Transfer) {
 			"a marker of %s; the one marker has the id 15 and moves none from issuance to refusals", movedBy(t))
 		return
 	}
+
 	j.books.marked = true
 	if is := populationIn(t.UserData128, t.UserData64); is != j.books.population {
 		j.add(WrongFunding, transferName(t), "the marker says %v, but the issuance account says %v", is,
@@ -315,34 +338,42 @@ func (j *Judge) judgeFundings() {
 	// A forged population may be huge, so each loop ends at the first one that is missing.
 	for i := range b.population.fundings() {
 		credit, want := b.population.funding(i)
+
 		amount, found := b.funded[credit]
 		if delete(b.funded, credit); !found {
 			wrong(credit, "the funding of %s with %d centavos is missing", nameOf(credit), want)
 			clear(b.funded) // what is not compared is not blamed
 			break
 		}
+
 		if amount != want {
 			wrong(credit, "%s was funded with %d centavos, it must be %d", nameOf(credit), amount, want)
 		}
 	}
+
 	for bank := range b.population.banks {
 		reserve, _ := b.population.funding(bank)
 		books, want := booksOf(reserve), b.population.opening(bank)
+
 		says, found := b.opened[books]
 		if delete(b.opened, books); !found {
 			if j.exists(register) { // else it is a ledger from before the register
 				wrong(books, "the opening of %s is missing", nameOf(books))
 			}
 			clear(b.opened)
+
 			break
 		}
+
 		if says != want {
 			wrong(books, "the opening of %s says %v centavos, it must say %v", nameOf(books), says, want)
 		}
 	}
+
 	for id := range b.funded {
 		wrong(id, "bootstrap did not fund %s", nameOf(id))
 	}
+
 	for id := range b.opened {
 		wrong(id, "bootstrap did not open %s", nameOf(id))
 	}

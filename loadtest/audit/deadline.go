@@ -27,6 +27,7 @@ func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong blame) {
 	if reasonText(verdict.UserData32) != tooLateReason || j.clockWasWrong(acceptedMs, verdict.Timestamp) {
 		return
 	}
+
 	age := time.Duration(int64(verdict.Timestamp) - acceptedMs*time.Millisecond.Nanoseconds())
 	if shortest := j.shortest(acceptedMs, verdict.Timestamp); age < shortest/2-clockSkewMax {
 		wrong("it says %s after %v, sooner than half of the deadline (%v)", tooLateReason, age, shortest)
@@ -56,6 +57,7 @@ func (j *Judge) shortest(fromMs int64, to uint64) time.Duration {
 	if len(j.config.ShortDeadlines) == 0 || overlaps(j.config.ShortDeadlines, fromMs, to) {
 		return j.config.DeadlineMin
 	}
+
 	return j.config.Deadline
 }
 
@@ -85,10 +87,12 @@ const (
 func (j *Judge) judgeDeadlines() {
 	var late []*payment
 	waited, onTime := 0, 0
+
 	for _, e := range j.all {
 		if e.decidedAt == 0 || e.again || j.clockWasWrong(e.acceptedMs, e.decidedAt) {
 			continue
 		}
+
 		latest := due(e.acceptedMs, j.config.Deadline)
 		if e.verdict == silent {
 			if earliest := due(min(e.acceptedMs, e.sentMs),
@@ -98,19 +102,24 @@ func (j *Judge) judgeDeadlines() {
 					time.Duration(earliest-int64(e.decidedAt)))
 			}
 		}
+
 		if e.heldAt == 0 {
 			continue
 		}
+
 		if e.verdict == silent && e.voided != 0 && int64(e.heldAt) < latest-int64(j.config.Deadline)/2 {
 			waited++
+
 			if int64(e.decidedAt) < latest+int64(lateAfter) {
 				onTime++
 			}
 		}
+
 		if from := max(latest, int64(e.heldAt)); int64(e.decidedAt) > from+2*int64(standingAfter) {
 			late = append(late, e)
 		}
 	}
+
 	j.summary.Waited, j.summary.WaitedOnTime = waited, onTime
 	if waited >= onTimeMin && onTime == 0 {
 		j.add(WrongDeadline, "all payments",
@@ -128,16 +137,20 @@ func (j *Judge) judgeStanding(late []*payment) {
 		return
 	}
 	byPartition := map[int32][]*payment{}
+
 	for _, e := range j.all {
 		if e.decidedAt != 0 {
 			byPartition[e.first.partition] = append(byPartition[e.first.partition], e)
 		}
 	}
+
 	for _, all := range byPartition {
 		slices.SortFunc(all, func(x, y *payment) int { return cmp.Compare(x.decidedAt, y.decidedAt) })
 	}
+
 	for _, e := range late {
 		all := byPartition[e.first.partition]
+
 		from := uint64(max(due(e.acceptedMs, j.config.Deadline), int64(e.heldAt)) + int64(standingAfter))
 		for i := sort.Search(len(all), func(i int) bool {
 			return all[i].decidedAt >= from
@@ -147,6 +160,7 @@ func (j *Judge) judgeStanding(late []*payment) {
 					"%v was decided %v after its deadline, although %s, behind it, was decided %v before that",
 					e.first, time.Duration(int64(e.decidedAt)-due(e.acceptedMs, j.config.Deadline)), all[i].id,
 					time.Duration(e.decidedAt-all[i].decidedAt))
+
 				break
 			}
 		}

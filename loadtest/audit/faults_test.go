@@ -40,11 +40,13 @@ func TestEachFaultIsFound(t *testing.T) {
 	adjustment := func(change func(t *tb.Transfer)) func(h *history) {
 		return func(h *history) { h.cap(300, change) }
 	}
+
 	reject := func(voided bool) func(h *history) {
 		return func(h *history) {
 			o := h.order(alice, bruno, 5)
 			h.capped(o)
 			h.void(o, "AC06", 1, 2, 3)
+
 			if voided {
 				h.voidCapLeg(o)
 			}
@@ -236,6 +238,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			{"in a slot that does not exist", WrongTransfer, ofReturn(func(h *history, g *giver) {
 				original, minutes, err := parseAnyID(g.content.Original.String())
 				kit.Must(h.t, err)
+
 				moved := func(id tb.Uint128) tb.Uint128 { // the services' own code refuses slot 64
 					_, role := split(fromTigerBeetle(id))
 					return returnKey(original, minutes, 64).role(role).toTigerBeetle()
@@ -344,6 +347,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			h.at(0)
 			h.cap(100)
 			h.at(10 * time.Second)
+
 			return h
 		}, false, []fault{
 			{"rejected, and leg 4 voided", "", reject(true)},
@@ -381,15 +385,19 @@ func TestEachFaultIsFound(t *testing.T) {
 			t.Run(fault.name, func(t *testing.T) {
 				h := bank.of(t)
 				fault.spoil(h)
+
 				if fault.kind == "" {
 					h.finds(fault.name, "", 0)
 					h.rebuild()
 					h.finds("built again", "", 0)
+
 					return
 				}
+
 				if bank.followed {
 					h.isFollowed(fault.name, fault.kind)
 				}
+
 				if verdict := h.audit(); verdict.Clean || verdict.ByKind[fault.kind] == 0 {
 					t.Fatalf("found are %+v; there must be %q", verdict.Findings, fault.kind)
 				}

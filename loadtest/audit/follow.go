@@ -76,10 +76,12 @@ func Follow(issuance *tb.Account, since uint64, found func(Finding)) *Judge {
 	j := newJudge(Config{}, 0)
 	j.whole = false
 	j.books.expected = nil // balances are judged by their laws only
+
 	j.following = following{since: since, position: since, found: found, partitions: map[int32]*partition{}}
 	if issuance != nil {
 		j.Account(*issuance)
 	}
+
 	return j
 }
 
@@ -102,6 +104,7 @@ func (j *Judge) Kept() int {
 	for _, p := range j.partitions {
 		n += len(p.records)
 	}
+
 	return n
 }
 
@@ -112,6 +115,7 @@ func (j *Judge) partition(number int32) *partition {
 		}
 		j.partitions[number] = &partition{}
 	}
+
 	return j.partitions[number]
 }
 
@@ -126,11 +130,13 @@ func (j *Judge) payment(key number128) *payment {
 	p := j.payments[key]
 	if p == nil {
 		p = &payment{key: key}
+
 		j.payments[key] = p
 		if j.whole {
 			j.all = append(j.all, p)
 		}
 	}
+
 	return p
 }
 
@@ -138,6 +144,7 @@ func (j *Judge) payment(key number128) *payment {
 func (j *Judge) await(s sent) {
 	in := j.partition(s.at.partition)
 	s.before = s.at.offset < in.from
+
 	in.records = append(in.records, s)
 	if s.payment != nil {
 		s.payment.records++
@@ -151,6 +158,7 @@ func (p *payment) addClaim(c claim, all bool) {
 	if !all && slices.ContainsFunc(p.others, same) {
 		return
 	}
+
 	if !all && len(p.others) == claimsMax { // an id may be sent again and again
 		p.others = p.others[1:]
 	}
@@ -176,21 +184,25 @@ func (p *payment) prefer(fits func(*order) bool) {
 	if p.copies > 0 && fits(&p.order) {
 		return
 	}
+
 	for i := range p.others {
 		c := &p.others[i]
 		if c.letter != "" || !fits(&c.order) {
 			continue
 		}
+
 		before := claim{order: p.order, at: p.first}
 		if p.held != 0 && p.back == nil {
 			p.foreign = p.held
 		}
+
 		p.order, p.first = c.order, c.at
 		if p.copies > 0 {
 			*c = before
 		} else {
 			p.others, p.copies = slices.Delete(p.others, i, i+1), 1
 		}
+
 		return
 	}
 }
@@ -228,6 +240,7 @@ func (j *Judge) Mark() int {
 func (j *Judge) Passed(mark int, committed map[int32]int64) {
 	old := j.doubts
 	j.doubts = nil
+
 	for _, d := range old {
 		if d.mark > mark {
 			j.doubts = append(j.doubts, d)
@@ -236,6 +249,7 @@ func (j *Judge) Passed(mark int, committed map[int32]int64) {
 		d.payment.doubted = false
 		j.settle(d.payment)
 	}
+
 	for partition, offset := range committed {
 		j.commit(partition, offset)
 	}
@@ -245,9 +259,11 @@ func (j *Judge) Passed(mark int, committed map[int32]int64) {
 // commit ends what the engines have committed: it must have an outcome.
 func (j *Judge) commit(partition int32, committed int64) {
 	in := j.partition(partition)
+
 	n := 0
 	for ; n < len(in.records) && in.records[n].at.offset < committed; n++ {
 		s := in.records[n]
+
 		p, letter := s.payment, j.letters[s.at]
 		switch {
 		case letter != nil || s.before:
@@ -258,17 +274,20 @@ func (j *Judge) commit(partition int32, committed int64) {
 			j.add(NoOutcome, p.id.String(),
 				"the engines have finished %v, and there is neither a report nor a dead letter of it", s.at)
 		}
+
 		if p != nil {
 			p.records--
 			p.passed = p.records == 0 && p.reportCount == 0
 			j.release(p)
 		}
 	}
+
 	if in.committed = max(in.committed, committed); len(j.letters) > 0 {
 		maps.DeleteFunc(j.letters, func(at coordinates, _ *letter) bool {
 			return at.partition == partition && at.offset < committed
 		})
 	}
+
 	in.records = in.records[n:]
 	if len(in.records) == 0 {
 		in.records = nil // the array would keep what has ended
@@ -294,23 +313,28 @@ func (j *Judge) settle(p *payment) {
 	if j.payments[p.key] != p || p.waits > 0 {
 		return
 	}
+
 	if !p.lookedUp && p.lacks() {
 		j.recall(p)
 		return
 	}
+
 	if !p.ordered() {
 		j.judgeUnordered(p, nil)
 		return
 	}
 	slices.SortStableFunc(p.fresh, func(x, y tb.Transfer) int { return cmp.Compare(x.Timestamp, y.Timestamp) })
 	j.choose(p)
+
 	if j.askOriginals(p); p.waits > 0 {
 		return
 	}
+
 	for _, t := range p.fresh {
 		p.taken |= p.roleBit(t)
 		j.take(p, t)
 	}
+
 	p.fresh = nil
 	if p.said != nil && p.decidedAt != 0 {
 		j.judgeReport(p, p.said)
@@ -318,9 +342,11 @@ func (j *Judge) settle(p *payment) {
 	}
 	counted := p.counted
 	j.judge(p)
+
 	if p.counted && !counted && (!p.repeated || p.decidedAt <= j.since) {
 		j.checked++
 	}
+
 	if p.adopted {
 		j.forget(p)
 	}
@@ -332,11 +358,13 @@ func (j *Judge) choose(p *payment) {
 	if len(p.others) == 0 {
 		return
 	}
+
 	if p.held == 0 && slices.ContainsFunc(p.fresh, holds) { // orders may agree in some legs
 		p.prefer(func(o *order) bool {
 			return !slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool { return holds(t) && !o.asks(t) })
 		})
 	}
+
 	for _, t := range p.fresh {
 		if t.Code == codeReceipt || t.Code == codeReturn {
 			p.prefer(func(o *order) bool { return o.refused(t) })
@@ -349,6 +377,7 @@ func (p *payment) decides(t tb.Transfer) bool {
 	if p.id[0] == 'D' {
 		return t.Code == codeReturn
 	}
+
 	return t.Code == codeReceipt || t.Code == 1 && !begins(t)
 }
 
@@ -360,6 +389,7 @@ func (p *payment) lacks() bool {
 	case p.reportCount > 0 && p.decidedAt == 0 && !slices.ContainsFunc(p.fresh, p.decides):
 		return true
 	}
+
 	return p.held == 0 && slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool {
 		return isLeg(t) && !begins(t)
 	}) && !slices.ContainsFunc(p.fresh, holds)
@@ -371,6 +401,7 @@ func (p *payment) roleBit(t tb.Transfer) uint32 {
 	if key != p.key {
 		role += 16
 	}
+
 	return 1 << role
 }
 
@@ -383,9 +414,11 @@ func (p *payment) ownIDs() (ids []number128) {
 			return ids
 		}
 	}
+
 	for leg := range 3 {
 		ids = append(ids, legs.role(leg), legs.role(resolutionRole+leg))
 	}
+
 	return ids
 }
 
@@ -405,6 +438,7 @@ func (j *Judge) recall(p *payment) {
 		for _, t := range p.fresh {
 			delete(found, fromTigerBeetle(t.ID))
 		}
+
 		if !p.ordered() && slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool {
 			return j.isUnexplained(p, t, found)
 		}) {
@@ -414,10 +448,12 @@ func (j *Judge) recall(p *payment) {
 		verdict, has := found[p.key.role(resolutionRole)] // a report may be read before its verdict
 		p.recalled, p.repeated = p.decidedAt == 0, has && verdict.Timestamp <= j.position
 		j.adopt(p, found)
+
 		if !p.ordered() {
 			j.judgeUnordered(p, found)
 			return
 		}
+
 		for _, id := range p.ownIDs() {
 			if t, has := found[id]; has && p.taken&p.roleBit(t) == 0 {
 				p.fresh = append(p.fresh, t)
@@ -436,10 +472,12 @@ func (j *Judge) adopt(p *payment, found map[number128]tb.Transfer) {
 	amount, _ := centavos(first.Amount)
 	o := order{id: p.id, minutes: p.minutes,
 		content: content{fromTigerBeetle(first.DebitAccountID), fromTigerBeetle(last.CreditAccountID), amount}}
+
 	isReceipt := receipt.Code == codeReceipt
 	if isReceipt {
 		o.hash = receipt.UserData64
 	}
+
 	switch {
 	case first.Code == 1 && last.Code == 3:
 	case isReceipt && p.said != nil && p.said.contentHash == o.hash:
@@ -447,6 +485,7 @@ func (j *Judge) adopt(p *payment, found map[number128]tb.Transfer) {
 	case !isReceipt:
 		return
 	}
+
 	if p.copies > 0 { // it came after a receipt, which phase 1 does not see
 		p.addClaim(claim{order: p.order, at: p.first, letter: conflictReason}, false)
 	}
@@ -459,10 +498,12 @@ func (j *Judge) forgot(p *payment, found map[number128]tb.Transfer) bool {
 	for _, t := range found {
 		explained := !holds(t) && t.Code != codeReceipt
 		p.each(func(o *order) { explained = explained || o.asks(t) || o.refused(t) })
+
 		if t.Timestamp <= j.position && !explained {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -477,6 +518,7 @@ func (j *Judge) isUnexplained(p *payment, t tb.Transfer, found map[number128]tb.
 // judgeUnordered judges what no order explains. The payment may have ended before it, and be forgotten.
 func (j *Judge) judgeUnordered(p *payment, found map[number128]tb.Transfer) {
 	defer j.forget(p)
+
 	verdict, decided := found[p.key.role(resolutionRole)]
 	for _, t := range p.fresh {
 		switch {
@@ -491,8 +533,10 @@ func (j *Judge) judgeUnordered(p *payment, found map[number128]tb.Transfer) {
 			j.add(UnexplainedMoney, p.name(), "%s, %s centavos: no record of %s is its order", whatIs(t),
 				decimal(t.Amount), paymentsTopic)
 		}
+
 		return
 	}
+
 	switch {
 	case p.reportCount == 0:
 	case !decided || p.id[0] == 'E':
@@ -521,10 +565,12 @@ func (j *Judge) askOriginals(p *payment) {
 				p.waits--
 				j.doubt(p)
 				first, last, verdict := found[key.role(0)], found[key.role(2)], found[key.role(resolutionRole)]
+
 				amount, ok := centavos(first.Amount)
 				if !ok || first.Code != 1 || last.Code != 3 {
 					first, last, amount = tb.Transfer{}, tb.Transfer{}, 0
 				}
+
 				of := paid{content: content{fromTigerBeetle(first.DebitAccountID),
 					fromTigerBeetle(last.CreditAccountID), amount}}
 				if verdict.TransferFlags().PostPendingTransfer {
@@ -550,11 +596,13 @@ func (j *Judge) LookUps(idsMax int) (ids []tb.Uint128, answer func([]tb.Transfer
 	}
 	asked := j.lookUps[:n:n]
 	j.lookUps = j.lookUps[n:]
+
 	return ids, func(transfers []tb.Transfer) {
 		byID := make(map[number128]tb.Transfer, len(transfers))
 		for _, t := range transfers {
 			byID[fromTigerBeetle(t.ID)] = t
 		}
+
 		for _, q := range asked {
 			q.answer(maps.Clone(byID))
 		}

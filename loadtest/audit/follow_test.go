@@ -24,16 +24,19 @@ func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *J
 	for begin > 0 && begin < len(transfers) && transfers[begin-1].Flags&linkedFlag != 0 {
 		begin++ // a chain is of one instant
 	}
+
 	f = Follow(h.accountOf(issuance), uint64(base+begin), func(found Finding) { findings = append(findings, found) })
 	if begin > 0 {
 		f.From(0, int64(len(h.orders)))
 	}
+
 	for _, t := range transfers[:begin] {
 		f.History(t)
 	}
 	f.Begin()
 	orders, letters, reports, left := h.orders, h.letters, h.reports, transfers[begin:]
 	answer := func() { answerFrom(transfers, f) }
+
 	for len(orders)+len(letters)+len(reports)+len(left) > 0 {
 		switch random.IntN(5) {
 		case 0:
@@ -48,12 +51,14 @@ func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *J
 			answer()
 		}
 	}
+
 	for range 3 { // a doubt may lead to a question, and its answer to a doubt
 		mark := f.Mark()
 		f.ReadTo(uint64(base + len(transfers) + 2))
 		f.Passed(mark, map[int32]int64{0: h.committed()})
 		answer()
 	}
+
 	return findings, f
 }
 
@@ -62,6 +67,7 @@ func takeOne[T any](all []T, take func(T)) []T {
 		return nil
 	}
 	take(all[0])
+
 	return all[1:]
 }
 
@@ -74,6 +80,7 @@ func inTime(transfers []tb.Transfer) []tb.Transfer {
 			transfers[i-1].Flags |= linkedFlag
 		}
 	}
+
 	return transfers
 }
 
@@ -85,6 +92,7 @@ func inOneChain(t, next tb.Transfer) bool {
 	ofLeg := func(code uint16) bool {
 		return code >= 1 && code <= 3 || code >= codeReturnLeg1 && code <= codeReturnLeg1+2
 	}
+
 	return ofLeg(t.Code) && ofLeg(next.Code) && key == nextKey && t.Flags&phases == next.Flags&phases &&
 		t.Code < next.Code ||
 		t.Code == codeReturn && ofLeg(next.Code) && next.Flags&phases != 1<<1
@@ -96,14 +104,17 @@ func TestFollowerPassesACleanHistory(t *testing.T) {
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		h := histories[seed%3](t)
+
 		begin := 0
 		if seed%4 > 1 {
 			begin = random.IntN(len(h.transfers))
 		}
+
 		findings, f := h.follow(random, begin)
 		if len(findings) > 0 {
 			t.Fatalf("seed %d, from transfer %d: %+v", seed, begin, findings)
 		}
+
 		if ends := h.outcomes(); begin == 0 && (f.Checked() != ends || f.Kept() > 0 || f.summary.RepeatedReports == 0) {
 			t.Errorf("seed %d: %d of %d checked, %d kept, %d repeated", seed, f.Checked(), ends, f.Kept(),
 				f.summary.RepeatedReports)
@@ -119,6 +130,7 @@ var histories = []func(*testing.T) *history{
 		h := withRegister(t)
 		h.actsOfAllKinds()
 		h.stamp()
+
 		return h
 	},
 }
@@ -126,11 +138,13 @@ var histories = []func(*testing.T) *history{
 // outcomes returns how many payments and returns have a report.
 func (h *history) outcomes() int64 {
 	ids := map[string]bool{}
+
 	for _, r := range h.reports {
 		var m pixv1.SettlementReport
 		kit.Must(h.t, m.UnmarshalVT(r.Value))
 		ids[m.EndToEndId] = true
 	}
+
 	return int64(len(ids))
 }
 
@@ -141,6 +155,7 @@ func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
 		for read := range len(make(t).transfers) {
 			for _, late := range []bool{false, true} { // the answer comes after what was not read
 				h := make(t)
+
 				h.transfers = inTime(h.transfers)
 				if read > 0 && h.transfers[read-1].Flags&linkedFlag != 0 {
 					continue // a chain is read whole
@@ -153,19 +168,23 @@ func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
 				all(h.transfers[:read], f.Transfer)
 				all(h.reports, f.Report)
 				f.Passed(f.Mark(), nil)
+
 				if late {
 					all(h.transfers[read:], f.Transfer)
 				}
 				answerFrom(h.transfers, f)
 				f.Passed(f.Mark(), nil)
+
 				if !late {
 					all(h.transfers[read:], f.Transfer)
 				}
 				f.ReadTo(uint64(base + len(h.transfers) + 2))
+
 				for range 3 {
 					f.Passed(f.Mark(), map[int32]int64{0: h.committed()})
 					answerFrom(h.transfers, f)
 				}
+
 				if ends := h.outcomes(); len(findings) > 0 || f.Checked() != ends || f.Kept() > 0 {
 					t.Errorf("history %d, %d of %d transfers read before, answer late %v: %d of %d checked, %d kept, %+v",
 						i, read, len(h.transfers), late, f.Checked(), ends, f.Kept(), findings)
@@ -186,11 +205,13 @@ func answerFrom(transfers []tb.Transfer, f *Judge) {
 	for {
 		ids, answer := f.LookUps(3)
 		var found []tb.Transfer
+
 		for _, id := range ids {
 			if i := slices.IndexFunc(transfers, func(t tb.Transfer) bool { return t.ID == id }); i >= 0 {
 				found = append(found, transfers[i])
 			}
 		}
+
 		if answer(found); len(ids) == 0 {
 			return
 		}
@@ -221,6 +242,7 @@ func (h *history) isFollowed(name, kind string) {
 	if slices.Contains(onlyAtTheEnd, name) {
 		return
 	}
+
 	for seed := range uint64(20) {
 		findings, _ := h.follow(rand.New(rand.NewPCG(seed, 2)), 0)
 		if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == kind }) {
@@ -236,6 +258,7 @@ func (h *history) conflicts(winner int, change func(*pixv1.PaymentOrder)) {
 	change(second)
 	h.append(second)
 	paid := []*pixv1.PaymentOrder{first, second}[winner]
+
 	legs := []int{1, 2, 3}
 	if paid.Payer.Ispb == paid.Payee.Ispb {
 		legs = []int{1, 3}
@@ -260,6 +283,7 @@ func TestFollowerTakesAnyOfConflictingOrders(t *testing.T) {
 		for seed := range uint64(200) {
 			h := clean(t)
 			h.conflicts(int(seed%2), change)
+
 			findings, f := h.follow(rand.New(rand.NewPCG(seed, 5)), 0)
 			if len(findings) > 0 || f.Checked() != h.outcomes() || f.Kept() > 0 {
 				t.Fatalf("another %s, seed %d: %d of %d checked, %d kept, %+v", name, seed, f.Checked(), h.outcomes(),
@@ -291,6 +315,7 @@ func TestFollowerKnowsAConflictWithWhatWasBefore(t *testing.T) {
 	passed()
 	f.DeadLetter(h.letters[len(h.letters)-1])
 	passed()
+
 	if len(findings) > 0 {
 		t.Errorf("%+v", findings)
 	}
@@ -311,6 +336,7 @@ func TestFollowerFindsWhatNoneOfConflictingOrdersAsksFor(t *testing.T) {
 			h.conflicts(winner, otherAmount)
 			lost := len(h.orders) - 1 - winner
 			spoil(h, lost)
+
 			findings, _ := h.follow(rand.New(rand.NewPCG(seed, 6)), 0)
 			if !slices.ContainsFunc(findings, func(f Finding) bool {
 				return f.Kind == kind && f.Subject == h.message(lost).EndToEndId
@@ -340,6 +366,7 @@ func ended(h *history) *endedHistory {
 	all(h.reports, e.judge.Report)
 	e.pass(1)
 	e.mustBeClean("at first")
+
 	return e
 }
 
@@ -353,6 +380,7 @@ func (e *endedHistory) pass(times int) {
 
 func (e *endedHistory) mustBeClean(when string) {
 	e.t.Helper()
+
 	if len(e.found) > 0 || e.judge.Kept() > 0 {
 		e.t.Fatalf("%s: %d kept, %+v", when, e.judge.Kept(), e.found)
 	}
@@ -369,6 +397,7 @@ func (e *endedHistory) conflict(order int) *pixv1.PaymentOrder {
 	otherAmount(late)
 	e.append(late)
 	e.letter(len(e.orders)-1, "DUPL")
+
 	return late
 }
 
@@ -396,6 +425,7 @@ func TestFollowerForgetsWhatWasReportedBeforeTheBeginning(t *testing.T) {
 		h.hold(o, 1, 2, 3)
 		h.post(o, 1, 2, 3)
 		h.stamp() // the report was before
+
 		findings, f := h.follow(rand.New(rand.NewPCG(seed, 8)), len(h.transfers)-6)
 		if len(findings) > 0 || f.Kept() > 0 {
 			t.Fatalf("seed %d: %d kept, %+v", seed, f.Kept(), findings)
@@ -419,10 +449,12 @@ func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {
 			rand.New(rand.NewPCG(seed, 7)).Shuffle(len(steps), func(i, j int) {
 				steps[i], steps[j] = steps[j], steps[i]
 			})
+
 			for _, step := range steps {
 				step()
 			}
 			e.pass(3)
+
 			if e.mustBeClean(fmt.Sprintf("order %d, seed %d", order, seed)); e.judge.Checked() != checked {
 				t.Fatalf("order %d, seed %d: %d more checked", order, seed, e.judge.Checked()-checked)
 			}
@@ -440,6 +472,7 @@ func TestFollowerFindsASecondVerdictOfAForgottenPayment(t *testing.T) {
 	second.ID, second.Timestamp = key.role(15).toTigerBeetle(), uint64(base+len(e.transfers))
 	e.judge.Transfer(*second)
 	e.pass(3)
+
 	if len(e.found) != 1 || e.found[0].Kind != WrongTransfer || e.found[0].Subject != settled.EndToEndId {
 		t.Errorf("%+v", e.found)
 	}
@@ -468,10 +501,12 @@ func TestFollowerTakesAConflictingOrderAfterAForgottenReceipt(t *testing.T) {
 		late := e.conflict(receiptOrder)
 		e.hold(late, 1, 2, 3)
 		held := false
+
 		steps := []func(){
 			func() { e.judge.DeadLetter(e.letters[len(e.letters)-1]) },
 			func() {
 				held = true
+
 				for i := range 3 {
 					hold := e.last(3 - i)
 					hold.Timestamp = uint64(base + len(e.transfers) + i)
@@ -484,6 +519,7 @@ func TestFollowerTakesAConflictingOrderAfterAForgottenReceipt(t *testing.T) {
 		}
 		random.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 		e.judge.Order(e.orders[len(e.orders)-1])
+
 		for i, step := range steps {
 			// What is read to a mark has the holds, too, if it has the dead letter: that comes after them.
 			if step(); random.IntN(2) == 0 && (held || i == len(steps)-1) {
@@ -505,6 +541,7 @@ func TestFollowerWaitsForWhatItHasAsked(t *testing.T) {
 		e.judge.Report(e.reportOf(copied))
 		e.judge.Passed(e.judge.Mark(), nil) // it asks
 		e.judge.Order(e.orders[len(e.orders)-1])
+
 		for range 3 {
 			e.judge.Passed(e.judge.Mark(), map[int32]int64{0: int64(len(e.orders))})
 		}

@@ -12,6 +12,7 @@ func TestForgedPopulationIsJudged(t *testing.T) {
 	for _, count := range []uint64{0, 5, 1 << 32, 1<<64 - 1} {
 		h := clean(t)
 		h.accountOf(issuance).UserData64 = count
+
 		h.find(markerID).UserData64 = count
 		if verdict := h.audit(); verdict.Clean || verdict.ByKind[WrongFunding] == 0 {
 			t.Errorf("%#x: %v", count, verdict)
@@ -32,29 +33,35 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 		}
 		ours := populationIn(marker.Transfer().UserData128, marker.Transfer().UserData64)
 		funded := map[accountID]uint64{}
+
 		for i := range ours.fundings() {
 			credit, amount := ours.funding(i)
 			funded[credit] = amount
 		}
 		expected := 0
+
 		expect := func(credit ledger.AccountID, centavos uint64) {
 			if centavos > 0 {
 				expected++
 			}
+
 			if amount := funded[fromTigerBeetle(credit)]; amount != centavos {
 				t.Fatalf("%s: %d centavos; theirs are %d", ledger.AccountName(credit), amount, centavos)
 			}
 		}
 		for bank := range theirs.Banks {
 			expect(ledger.ReserveAccount(theirs.Bank(bank)), theirs.ReserveCentavos)
+
 			for _, branch := range sandbox.SpecialBranches {
 				customer := theirs.Special(bank, branch)
 				expect(ledger.CustomerAccount(customer), theirs.DepositOf(customer))
 			}
 		}
+
 		for i := range theirs.Customers {
 			expect(ledger.CustomerAccount(theirs.Customer(i)), theirs.DepositCentavos)
 		}
+
 		if len(funded) != expected || uint64(expected) != ours.fundings() {
 			t.Fatalf("%d of %d fundings", len(funded), expected)
 		}

@@ -29,6 +29,7 @@ func (n number128) toTigerBeetle() tb.Uint128 {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:8], n.low)
 	binary.LittleEndian.PutUint64(b[8:], n.high)
+
 	return tb.BytesToUint128(b)
 }
 
@@ -50,6 +51,7 @@ func parseAnyID(text string) (id endToEndID, minutes uint64, err error) {
 	if strings.HasPrefix(text, "D") {
 		return parseIDOf('D', text)
 	}
+
 	return parseIDOf('E', text)
 }
 
@@ -59,21 +61,26 @@ func parseIDOf(letter byte, text string) (id endToEndID, minutes uint64, err err
 	if len(text) != len(id) || text[0] != letter {
 		return id, 0, fmt.Errorf("EndToEndId %.64q is not an %c and 31 more characters", text, letter)
 	}
+
 	if _, err := packISPB(text[1:9]); err != nil {
 		return id, 0, fmt.Errorf("EndToEndId %q: %w", text, err)
 	}
+
 	at, err := time.Parse("200601021504", text[9:21])
 	if err != nil || at.Before(epoch) {
 		return id, 0, fmt.Errorf("EndToEndId %q holds no minute since 2020", text)
 	}
+
 	minutes = uint64(at.Sub(epoch) / time.Minute)
 	if minutes > minutesMax {
 		return id, 0, fmt.Errorf("EndToEndId %q is too far in the future", text)
 	}
+
 	if strings.Trim(text[21:], base62) != "" {
 		return id, 0, fmt.Errorf("EndToEndId %q has a character other than 0-9, A-Z, a-z", text)
 	}
 	copy(id[:], text)
+
 	return id, minutes, nil
 }
 
@@ -87,9 +94,11 @@ func packISPB(text string) (uint64, error) {
 	if len(text) != 8 {
 		return 0, fmt.Errorf("ISPB %.64q has not 8 characters", text)
 	}
+
 	if strings.Trim(text, base36) != "" {
 		return 0, fmt.Errorf("ISPB %q has a character other than 0-9, A-Z", text)
 	}
+
 	return packed(text, base36), nil
 }
 
@@ -98,6 +107,7 @@ func packed(text, alphabet string) (number uint64) {
 	for _, c := range []byte(text) {
 		number = number*uint64(len(alphabet)) + uint64(strings.IndexByte(alphabet, c))
 	}
+
 	return number
 }
 
@@ -109,6 +119,7 @@ func paymentKey(id endToEndID, minutes uint64) number128 {
 
 func keyWith(id endToEndID, minutes uint64, hash [sha256.Size]byte) number128 {
 	suffix := packed(string(id[21:26]), base62)
+
 	return number128{
 		high: minutes<<38 | suffix<<8 | uint64(hash[0]),
 		low:  binary.BigEndian.Uint64(hash[1:9]) &^ 15,
@@ -210,16 +221,19 @@ func customerAccount(ispb, branch, number string) (accountID, error) {
 	if err != nil {
 		return accountID{}, err
 	}
+
 	const digits = "0123456789"
 	if len(branch) != 4 || strings.Trim(branch, digits) != "" {
 		return accountID{}, fmt.Errorf("branch %.64q is not 4 digits", branch)
 	}
+
 	if len(number) < 1 || len(number) > 20 || number[0] == '0' || strings.Trim(number, digits) != "" {
 		return accountID{}, fmt.Errorf("account number %.64q is not 1 to 20 digits without leading zeros", number)
 	}
 	last := max(0, len(number)-10) // below 10^20, which fits 67 bits
 	high, low := bits.Mul64(packed(number[:last], digits), 1e10)
 	low, carry := bits.Add64(low, packed(number[last:], digits), 0)
+
 	return accountID{high: kindCustomer<<kindShift | bank<<ispbShift | packed(branch, digits)<<branchShift | high +
 		carry, low: low}, nil
 }
@@ -248,15 +262,19 @@ func nameOf(id accountID) string {
 		return known.name + ispb + ", " + windowNames[id.high>>branchShift&1]
 	case kindCustomer:
 		upper, lower := bits.Div64(id.high&7, id.low, 1e10) // below 10^20, so two halves of 10 digits
+
 		number := fmt.Sprint(lower)
 		if upper > 0 {
 			number = fmt.Sprintf("%d%010d", upper, lower)
 		}
+
 		return fmt.Sprintf("%s/%s/%s", ispb, branchOf(id), number)
 	}
+
 	if strings.HasSuffix(known.name, " of ") {
 		return known.name + ispb
 	}
+
 	return cmp.Or(known.name, fmt.Sprintf("account %016x%016x", id.high, id.low))
 }
 
@@ -272,9 +290,11 @@ func reasonNumber(code string) (uint32, error) {
 	if code == "" {
 		return 0, nil
 	}
+
 	if len(code) != 4 {
 		return 0, fmt.Errorf("reason code %.64q has not 4 characters", code)
 	}
+
 	return binary.BigEndian.Uint32([]byte(code)), nil
 }
 
@@ -282,6 +302,7 @@ func reasonText(reason uint32) string {
 	if reason == 0 {
 		return "none"
 	}
+
 	return string(binary.BigEndian.AppendUint32(nil, reason))
 }
 
@@ -333,5 +354,6 @@ func (m *money) UnmarshalJSON(text []byte) error {
 	}
 	low := new(big.Int).And(&value, new(big.Int).SetUint64(1<<64-1))
 	*m = money{uint64(value.Rsh(&value, 64).Int64()), low.Uint64()}
+
 	return nil
 }

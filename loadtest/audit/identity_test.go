@@ -22,24 +22,29 @@ func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 		for i := range text {
 			text[i] = base36[random.IntN(36)]
 		}
+
 		return string(text)
 	}
+
 	account := func() pix.Account {
 		number := strconv.FormatUint(1+random.Uint64N(1<<random.IntN(63)), 10)
 		if random.IntN(4) == 0 {
 			number = "99999999999999999999"[:20-random.IntN(3)]
 		}
+
 		return pix.Account{ISPB: pix.ISPB(ispb()), Branch: "000" + strconv.Itoa(random.IntN(10)), Number: number}
 	}
 	for range 10_000 {
 		payer, payee := account(), account()
 		at := pix.Epoch.Add(time.Duration(random.Int64N(100*365*24*60)) * time.Minute)
 		theirs := pix.NewEndToEndID(payer.ISPB, at, random)
+
 		ours, minutes, err := parseAnyID(theirs.String())
 		if err != nil {
 			t.Fatalf("%s: %v", theirs, err)
 		}
 		key := paymentKey(ours, minutes)
+
 		ids := ledger.IDsOf(theirs)
 		for leg := 1; leg <= 3; leg++ {
 			if fromTigerBeetle(ids.Pending(leg)) != key.role(leg-1) ||
@@ -49,26 +54,32 @@ func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 		}
 		order := pix.Content{Payer: payer, Payee: payee, AmountCentavos: random.Uint64()}
 		names, ispb := userData(ours, minutes)
+
 		hold := ledger.AppendReserve(nil, theirs, order, 60)[0]
 		if fromTigerBeetle(hold.UserData128) != names || hold.UserData64 != ispb {
 			t.Fatalf("%s: the user data differ", theirs)
 		}
+
 		customer, err := customerAccount(string(payer.ISPB), payer.Branch, payer.Number)
 		if err != nil || customer != fromTigerBeetle(ledger.CustomerAccount(payer)) {
 			t.Fatalf("%v: the account ids differ: %v", payer, err)
 		}
+
 		if nameOf(customer) != payer.String() {
 			t.Fatalf("%v is called %s", payer, nameOf(customer))
 		}
+
 		if reserveOf(customer) != fromTigerBeetle(ledger.ReserveAccount(payer.ISPB)) ||
 			transitOf(customer) != fromTigerBeetle(ledger.TransitAccount(payer.ISPB)) {
 			t.Fatalf("%v: the bank's account ids differ", payer)
 		}
+
 		if message := orderMessage(theirs.String(), payer, payee, order.AmountCentavos,
 			at); contentHash(message) != order.Hash() {
 			t.Fatalf("%v: the content hashes differ", order)
 		}
 	}
+
 	if issuance != fromTigerBeetle(ledger.IssuanceAccount) || refusals != fromTigerBeetle(ledger.RefusalsAccount) {
 		t.Fatal("the central bank's account ids differ")
 	}
@@ -79,11 +90,13 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	payer := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}
 	payee := pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}
+
 	good := orderMessage(pix.NewEndToEndID(payer.ISPB, at, random).String(), payer, payee, 5, at)
 	if _, err := readOrder(encode(t, good), at); err != nil {
 		t.Fatalf("a good order is refused: %v", err)
 	}
 	valid := encode(t, good)
+
 	id := pix.NewReturnID(payer.ISPB, at, random).String()
 	for _, centavos := range []uint64{0, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 		for _, message := range []*pixv1.PaymentOrder{
@@ -93,12 +106,14 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 				ReasonCode:     pix.ReturnReasons[0].String(), AcceptedAtUnixMs: at.UnixMilli()}},
 		} {
 			value := encode(t, message)
+
 			_, ours := readOrder(value, at)
 			if (ours == nil) != (centavos <= pix.AmountCentavosMax) {
 				t.Errorf("%d centavos in %v: the audit says %v", centavos, message, ours)
 			}
 		}
 	}
+
 	back := encode(t, &pixv1.PaymentOrder{
 		ReturnOrder: &pixv1.ReturnOrder{ReturnId: id, OriginalEndToEndId: good.EndToEndId, AmountCentavos: 5,
 			ReasonCode: pix.ReturnReasons[0].String(), AcceptedAtUnixMs: at.UnixMilli()}})
@@ -108,10 +123,12 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 			value[random.IntN(len(value))] = byte(random.Uint32())
 		}
 		_, ours := readOrder(value, at)
+
 		theirs := judgedByPlatform(value, at)
 		if (ours == nil) != (theirs == nil) {
 			t.Fatalf("mutation %d, %x: the audit says %v, the platform %v", i, value, ours, theirs)
 		}
+
 		if invalid, ok := errors.AsType[*pix.Invalid](theirs); ok &&
 			!ours.told(invalid.Reason.String(), invalid.Error()) {
 			t.Fatalf("mutation %d, %x: the platform's dead letter says %s, %q; to the audit it must say %s: %+v", i,

@@ -14,6 +14,7 @@ import (
 func TestTheAuditSharesOnlyTheSchema(t *testing.T) {
 	output, err := exec.Command("go", "list", "-deps", ".", "../live").Output()
 	kit.Must(t, err)
+
 	for _, path := range strings.Fields(string(output)) {
 		rest, ours := strings.CutPrefix(path, "github.com/liquida/liquida/")
 		if ours && !slices.Contains([]string{"loadtest/audit", "loadtest/live", "proto/pix/v1"}, rest) {

@@ -132,6 +132,7 @@ func newJudge(config Config, payments int) *Judge {
 	config.DeadlineMin = cmp.Or(config.DeadlineMin, config.Deadline)
 	config.HoldMax = cmp.Or(config.HoldMax, holdMaxDefault)
 	config.TakeOverInterval = cmp.Or(config.TakeOverInterval, takeOverInterval)
+
 	return &Judge{
 		config:     config,
 		whole:      true,
@@ -161,15 +162,18 @@ func (j *Judge) Order(r Record) {
 	sent := sent{at: r.at(), order: &o, flaws: invalid, size: uint64(len(r.Value)), sentMs: r.Time.UnixMilli()}
 	sent.payloadHash = maphash.Bytes(j.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)])
 	sent.keyHash = maphash.Bytes(j.seed, r.Key[:min(len(r.Key), deadLetterKeyMax)])
+
 	letter := j.letters[sent.at]
 	if letter != nil {
 		letter.met = true
 		j.judgeLetter(&sent, &o, letter)
 	}
+
 	if invalid == nil && (letter == nil || letter.ofOrder()) {
 		sent.payment = j.payment(paymentKey(o.id, o.minutes))
 		j.addOrder(sent.payment, claim{order: o, at: sent.at}, letter, sent.sentMs)
 	}
+
 	if !j.whole {
 		j.await(sent)
 	} else if letter == nil && invalid != nil {
@@ -182,6 +186,7 @@ func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
 	if p.id == (endToEndID{}) {
 		p.id, p.minutes = c.id, c.minutes // for its name
 	}
+
 	switch {
 	case letter != nil:
 		c.letter = letter.reason
@@ -224,6 +229,7 @@ func (j *Judge) place(p *payment, r Record, wanted string) error {
 	case j.whole && r.Partition != p.first.partition && !slices.Contains(j.elsewhere[p.key], r.Partition):
 		return fmt.Errorf("it is in partition %d, its order in partition %d", r.Partition, p.first.partition)
 	}
+
 	return nil
 }
 
@@ -233,11 +239,13 @@ func (j *Judge) EndOfOrders() {
 		if p.copies > 0 {
 			return false
 		}
+
 		for _, c := range p.others {
 			j.add(WrongDeadLetter, c.at.String(),
 				"its dead letter says %s, but no other record with its EndToEndId or RtrId is valid", c.letter)
 		}
 		delete(j.payments, p.key)
+
 		return true
 	})
 	for _, p := range j.all {
@@ -248,6 +256,7 @@ func (j *Judge) EndOfOrders() {
 				j.recallOriginal(o)
 			}
 		})
+
 		if p.back == nil {
 			j.summary.Payments++
 			continue
@@ -256,6 +265,7 @@ func (j *Judge) EndOfOrders() {
 		o := j.original(p.back.key())
 		o.returns = append(o.returns, p)
 	}
+
 	for at, letter := range j.letters {
 		if !letter.met {
 			j.add(WrongDeadLetter, at.String(), "it has a dead letter %s, but it does not exist", letter.reason)
@@ -266,6 +276,7 @@ func (j *Judge) EndOfOrders() {
 // endClaim judges an order with a dead letter, and reports whether it is not another one than the payment.
 func (j *Judge) endClaim(p *payment, c *claim) bool {
 	j.inPartition(p, c.at.partition)
+
 	switch {
 	case !p.same(&c.order):
 		return false
@@ -275,6 +286,7 @@ func (j *Judge) endClaim(p *payment, c *claim) bool {
 	default:
 		p.copies++ // at another delivery it may have had a report
 	}
+
 	return true
 }
 
@@ -317,13 +329,16 @@ func (j *Judge) Transfer(t tb.Transfer) {
 	j.position = t.Timestamp
 	j.takeImported(&t)
 	j.shortages.take(t)
+
 	if t.Ledger == allowanceLedger && !j.takeAllowance(t) {
 		return
 	}
+
 	if key, ofPayment := j.paymentOf(t); ofPayment {
 		j.takeOfPayment(key, t)
 		return
 	}
+
 	switch t.Ledger {
 	case ledgerNumber:
 	case booksLedger:
@@ -333,6 +348,7 @@ func (j *Judge) Transfer(t tb.Transfer) {
 		j.add(UnexplainedMoney, transferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, ledgerNumber)
 		return
 	}
+
 	switch t.Code {
 	case codeReturned, codeBurnt:
 		j.takeMark(t)
@@ -365,6 +381,7 @@ func (j *Judge) Transfer(t tb.Transfer) {
 // paymentOf returns the key of the payment or return that a transfer is of.
 func (j *Judge) paymentOf(t tb.Transfer) (key number128, ofPayment bool) {
 	key, _ = split(fromTigerBeetle(t.ID))
+
 	flags := t.TransferFlags()
 	switch {
 	case t.Ledger == ledgerNumber && (t.Code == codeReceipt || t.Code == codeReturn):
@@ -374,13 +391,16 @@ func (j *Judge) paymentOf(t tb.Transfer) (key number128, ofPayment bool) {
 		if flags.PostPendingTransfer || flags.VoidPendingTransfer { // of its hold, whatever the own id is
 			key, _ = split(fromTigerBeetle(t.PendingID))
 		}
+
 		return key, true
 	case t.Ledger == ledgerNumber && isLeg(t):
 		if id, minutes, err := idIn('D', t); err == nil {
 			key = paymentKey(id, minutes)
 		}
+
 		return key, true
 	}
+
 	return number128{}, false
 }
 
@@ -404,11 +424,13 @@ func (j *Judge) Judge() Verdict {
 	for _, p := range j.all {
 		j.judge(p)
 	}
+
 	for _, p := range j.all {
 		if o := j.originals[p.key]; o != nil {
 			j.judgeReturned(p.id.String(), p.id, p.content.centavos, o.returned)
 		}
 	}
+
 	if j.rebuild.old() {
 		j.add(UnexplainedMoney, "rebuild",
 			"transfers were imported, and nothing says that a rebuild has come to its end")
@@ -422,6 +444,7 @@ func (j *Judge) Judge() Verdict {
 	j.summary.Accounts = len(j.books.accounts)
 	j.summary.IssuanceCentavos = j.books.issued
 	count := total(j.counts)
+
 	return Verdict{Clean: count == 0, Summary: j.summary, FindingCount: count, ByKind: j.counts, Findings: j.listed()}
 }
 
@@ -439,6 +462,7 @@ func (j *Judge) progress(c coordinates) string {
 	if committed, known := j.committed[c.partition]; known && c.offset >= committed {
 		return fmt.Sprintf("the engines have not finished it: they are at offset %d", committed)
 	}
+
 	return "the engines have finished it"
 }
 

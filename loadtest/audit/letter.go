@@ -53,14 +53,17 @@ type sent struct {
 // DeadLetter takes a record of pix.dead-letters.
 func (j *Judge) DeadLetter(r Record) {
 	var message pixv1.DeadLetter
+
 	wrong := j.blame(WrongDeadLetter, "dead letter "+r.String(), "")
 	if err := proto.Unmarshal(r.Value, &message); err != nil {
 		wrong("undecodable: %v", err)
 		return
 	}
+
 	if message.Partition != r.Partition {
 		wrong("it is in partition %d, its record in partition %d", r.Partition, message.Partition)
 	}
+
 	switch message.Topic {
 	case paymentsTopic:
 	case answersTopic: // not a record of pix.payments
@@ -73,6 +76,7 @@ func (j *Judge) DeadLetter(r Record) {
 	}
 	at := coordinates{message.Partition, message.Offset}
 	j.judgeText(at, &message)
+
 	l := &letter{reason: message.ReasonCode, size: message.PayloadSizeBytes,
 		payloadHash: maphash.Bytes(j.seed, message.Payload), keyHash: maphash.Bytes(j.seed, r.Key),
 		last: message.LastOffset}
@@ -80,6 +84,7 @@ func (j *Judge) DeadLetter(r Record) {
 		j.judgeAgain(at, before, l)
 		return
 	}
+
 	switch message.ReasonCode {
 	case codeMalformed, codeBadID, codeBadAcceptance, conflictReason, idTakenReason, tooManyReason:
 	case unreadableReason:
@@ -90,6 +95,7 @@ func (j *Judge) DeadLetter(r Record) {
 	default:
 		j.add(WrongDeadLetter, at.String(), "its reason %.64q is not a reason of dead letters", message.ReasonCode)
 	}
+
 	j.summary.DeadLetters[message.ReasonCode]++
 	if j.whole || !j.isCommitted(at) { // else its record has ended: a redelivery
 		j.letters[at] = l
@@ -119,6 +125,7 @@ func (j *Judge) Unreadable(partition int32, offset int64) (next int64, known boo
 		return 0, false
 	}
 	letter.met = true
+
 	return letter.last + 1, letter.last >= offset
 }
 
@@ -129,12 +136,15 @@ func (j *Judge) judgeLetter(s *sent, o *order, l *letter) {
 		j.add(WrongDeadLetter, at, "its dead letter says %s, but it was read", unreadableReason)
 		return
 	}
+
 	if l.size != s.size || l.payloadHash != s.payloadHash {
 		j.add(WrongDeadLetter, at, "its dead letter holds another payload")
 	}
+
 	if l.keyHash != s.keyHash {
 		j.add(WrongDeadLetter, at, "its dead letter has another key")
 	}
+
 	switch {
 	case valid && l.reason == idTakenReason:
 		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
@@ -156,6 +166,7 @@ func (j *Judge) judgeText(at coordinates, letter *pixv1.DeadLetter) {
 	if letter.ReasonCode == codeBadAcceptance {
 		recordTime = time.Time{} // every acceptance is ahead of it
 	}
+
 	named := letter.Reason != ""
 	switch whole := letter.PayloadSizeBytes == uint64(len(letter.Payload)); letter.ReasonCode {
 	case codeMalformed, codeBadID, codeBadAcceptance:
@@ -169,6 +180,7 @@ func (j *Judge) judgeText(at coordinates, letter *pixv1.DeadLetter) {
 		named = names(letter.Reason, "batch", fmt.Sprint(letter.Offset)) &&
 			names(letter.Reason, "batch", fmt.Sprint(letter.LastOffset))
 	}
+
 	if !named {
 		j.add(WrongDeadLetter, at.String(), "its text does not name the field and the value that are wrong: %s, %.200q",
 			letter.ReasonCode, letter.Reason)
@@ -178,6 +190,7 @@ func (j *Judge) judgeText(at coordinates, letter *pixv1.DeadLetter) {
 // judgeForged checks the dead letter of a response without its bank's seal.
 func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong blame) {
 	var response pixv1.AuthorizationResponse
+
 	err := proto.Unmarshal(letter.Payload, &response)
 	if letter.ReasonCode != codeMalformed || err == nil && !names(letter.Reason, "seal", response.EndToEndId) {
 		wrong("it is about a response, and says %s: %.200q; it must say %s and name the response", letter.ReasonCode,
@@ -188,6 +201,7 @@ func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong blame) {
 // letterOfWaiting gives a dead letter to the record that waits for it.
 func (j *Judge) letterOfWaiting(at coordinates, l *letter) {
 	waiting := j.partition(at.partition).records
+
 	i, found := slices.BinarySearchFunc(waiting, at.offset, func(s sent, offset int64) int {
 		return cmp.Compare(s.at.offset, offset)
 	})
@@ -197,6 +211,7 @@ func (j *Judge) letterOfWaiting(at coordinates, l *letter) {
 	s := &waiting[i]
 	l.met = true
 	j.judgeLetter(s, s.order, l)
+
 	if s.payment != nil && l.ofOrder() {
 		s.payment.lose(s, l.reason)
 	}

@@ -42,6 +42,7 @@ func (o *order) amount() uint64 {
 	if o.back != nil {
 		return o.back.centavos
 	}
+
 	return o.content.centavos
 }
 
@@ -73,6 +74,7 @@ func readOrder(value []byte, recordTime time.Time) (order, flaws) {
 	if message.UnmarshalVT(value) != nil {
 		return order{}, flaws{{codeMalformed, "value", fmt.Sprint(len(value))}}
 	}
+
 	if message.ReturnOrder != nil {
 		return readReturn(&message, recordTime)
 	}
@@ -87,9 +89,11 @@ func readOrder(value []byte, recordTime time.Time) (order, flaws) {
 	found.note(len(text) > remittanceBytesMax, codeMalformed, "remittance_information", fmt.Sprint(len(text)))
 	found.note(!utf8.ValidString(text), codeMalformed, "remittance_information", "")
 	found.noteAcceptance(message.AcceptedAtUnixMs, minutes, err == nil, recordTime, "end_to_end_id", message.EndToEndId)
+
 	if found != nil {
 		return order{}, found
 	}
+
 	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message),
 		acceptedMs: message.AcceptedAtUnixMs}, nil
 }
@@ -108,9 +112,11 @@ func (f *flaws) noteAcceptance(accepted int64, minutes uint64, hasMinutes bool, 
 func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err error) {
 	from, err := customerAccount(payer.GetIspb(), payer.GetBranch(), payer.GetNumber())
 	to, wrong := customerAccount(payee.GetIspb(), payee.GetBranch(), payee.GetNumber())
+
 	if centavos > amountMax {
 		err = fmt.Errorf("%d centavos are more than 2^63-1", centavos)
 	}
+
 	return content{from, to, centavos}, cmp.Or(err, wrong)
 }
 
@@ -120,6 +126,7 @@ func contentHash(m *pixv1.PaymentOrder) uint64 {
 	text := fmt.Appendf(nil, "%s/%s/%s/%s/%s/%s/", m.Payer.Ispb, m.Payer.Branch, m.Payer.Number, m.Payee.Ispb,
 		m.Payee.Branch, m.Payee.Number)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
+
 	return binary.BigEndian.Uint64(sum[:])
 }
 
@@ -140,6 +147,7 @@ func (f flaws) String() string {
 	if len(f) == 0 {
 		return "nothing"
 	}
+
 	return fmt.Sprintf("its %s is wrong (%s): %.64q", f[0].field, f[0].code, f[0].value)
 }
 
@@ -151,6 +159,7 @@ func (f flaws) codes() string {
 			codes = append(codes, flaw.code)
 		}
 	}
+
 	return strings.Join(codes, " or ")
 }
 

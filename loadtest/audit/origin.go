@@ -29,6 +29,7 @@ type name struct {
 // of partition + 1, and role 15.
 func nameIn(t tb.Transfer) (n name, err error) {
 	id := fromTigerBeetle(t.ID)
+
 	n = name{id.high<<28 | id.low>>36, int64(id.low>>4&(1<<32-1)) - 1, t.UserData64, fromTigerBeetle(t.UserData128)}
 	switch {
 	case id.low&15 != 15 || n.log == 0 || n.log>>32 != 0 || id.high>>4 != 0:
@@ -38,6 +39,7 @@ func nameIn(t tb.Transfer) (n name, err error) {
 	case !isNote(t):
 		return n, fmt.Errorf("it must move nothing from issuance to refusals")
 	}
+
 	return n, nil
 }
 
@@ -57,6 +59,7 @@ func (j *Judge) takeName(t tb.Transfer) {
 // readNames returns the names of the ledger's present log: the one after all that were given up.
 func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
 	present, all := uint64(1), []name(nil)
+
 	for _, code := range []uint16{codeGivenUp, codeOrigin} {
 		err := readPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers,
 			func(t tb.Transfer) uint64 {
@@ -67,40 +70,48 @@ func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
 				case n.log == present:
 					all = append(all, n)
 				}
+
 				return t.Timestamp
 			})
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return all, nil
 }
 
 // checkLog returns an error if the orders in Kafka are not those of the ledger.
 func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bounds, committed map[int32]int64) error {
 	const whatToDo = "ledger and topics do not belong together, so there is nothing to audit: put the ledger's own log back, see ForeignLog in deploy/runbook.md"
+
 	names, err := readNames(ctx, client)
 	if err != nil {
 		return err
 	}
 	named := map[int32]bool{}
+
 	for _, n := range names {
 		partition := int32(n.partition)
 		named[partition] = true
+
 		start, end := b.starts[paymentsTopic][partition].Offset, b.ends[paymentsTopic][partition].Offset
 		if start > int64(n.offset) || end <= int64(n.offset) {
 			return fmt.Errorf("partition %d of %s has the offsets %d to %d, and the ledger's log has a record at %d: %s",
 				partition, paymentsTopic, start, end, n.offset, whatToDo)
 		}
+
 		hash, err := t.hashAt(ctx, partition, int64(n.offset))
 		if err != nil {
 			return fmt.Errorf("cannot read the first batch of partition %d of %s: %w", partition, paymentsTopic, err)
 		}
+
 		if hash != n.hash {
 			return fmt.Errorf("partition %d of %s begins with another batch (%016x%016x) than the ledger's log (%016x%016x): %s",
 				partition, paymentsTopic, hash.high, hash.low, n.hash.high, n.hash.low, whatToDo)
 		}
 	}
+
 	for partition, at := range committed {
 		if start, end := b.starts[paymentsTopic][partition].Offset,
 			b.ends[paymentsTopic][partition].Offset; at < start || at > end {
@@ -111,6 +122,7 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 				engineGroup, at, partition, paymentsTopic)
 		}
 	}
+
 	return nil
 }
 
@@ -121,15 +133,18 @@ func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (has
 	if err != nil {
 		return hash, err
 	}
+
 	batch := stored.RecordBatches
 	if len(batch) < 16 {
 		return hash, fmt.Errorf("the broker gives %d bytes", len(batch))
 	}
+
 	size := 12 + int64(binary.BigEndian.Uint32(batch[8:]))
 	if size < 16 || size > int64(len(batch)) {
 		return hash, fmt.Errorf("the broker gives %d bytes of a batch of %d", len(batch), size)
 	}
 	sum := sha256.Sum256(batch[16:size])
+
 	return number128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}, nil
 }
 
@@ -138,10 +153,12 @@ func (t *topics) fetchAt(ctx context.Context, name string, partition int32,
 	offset int64) (*kmsg.FetchResponseTopicPartition, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
+
 	listed, err := t.admin.ListTopics(ctx, name)
 	if err == nil {
 		err = listed.Error()
 	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -152,17 +169,21 @@ func (t *topics) fetchAt(ctx context.Context, name string, partition int32,
 	topic.Partitions = append(topic.Partitions, wanted)
 	request := kmsg.NewPtrFetchRequest()
 	request.MinBytes, request.MaxBytes, request.Topics = 1, 1, append(request.Topics, topic)
+
 	reply, err := t.client.Broker(int(listed[name].Partitions[partition].Leader)).Request(ctx, request)
 	if err != nil {
 		return nil, err
 	}
+
 	response := reply.(*kmsg.FetchResponse)
 	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
 		return nil, err
 	}
+
 	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
 		return nil, fmt.Errorf("the broker answers about other partitions")
 	}
 	stored := &response.Topics[0].Partitions[0]
+
 	return stored, kerr.ErrorForCode(stored.ErrorCode)
 }

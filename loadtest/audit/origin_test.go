@@ -29,6 +29,7 @@ func (l *namingLedger) QueryTransfers(filter tb.QueryFilter) (found []tb.Transfe
 			found = append(found, transfer)
 		}
 	}
+
 	return found, nil
 }
 
@@ -38,6 +39,7 @@ func (l *namingLedger) LookupTransfers(ids []tb.Uint128) (found []tb.Transfer, _
 			found = append(found, transfer)
 		}
 	}
+
 	return found, nil
 }
 
@@ -50,6 +52,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	hashes, err := stream.HashBatches(t.Context(), topics.client, paymentsTopic, map[int32]int64{1: 0})
 	kit.Must(t, err)
 	right := ledger.Origin{Log: 1, Partition: 1, Hash: hashes[1]}
+
 	changed := func(change func(*ledger.Origin)) tb.Transfer { o := right; change(&o); return o.Transfer() }
 	for _, c := range []struct {
 		name      string
@@ -80,6 +83,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	} {
 		b, err := topics.bounds(t.Context())
 		kit.Must(t, err)
+
 		err = checkLog(t.Context(), &namingLedger{transfers: c.transfers}, topics, b, map[int32]int64{1: c.committed})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", c.name, err)
@@ -88,6 +92,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	// Before the topics name a ledger, a wrong log is all that is known. Then the wrong ledger comes first.
 	b, err := topics.bounds(t.Context())
 	kit.Must(t, err)
+
 	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: codeMarker}, changed(func(o *ledger.Origin) {
 		o.Hash[0]++
 	})}}
@@ -100,6 +105,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	kit.Must(t, kit.ErrorOf(
 		topics.admin.DeleteRecords(t.Context(),
 			kadm.Offsets{paymentsTopic: {1: {Topic: paymentsTopic, Partition: 1, At: 1}}})))
+
 	if b, err = topics.bounds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -114,11 +120,13 @@ func TestForgedNamesAreFound(t *testing.T) {
 	h.transfers = append(h.transfers, good)
 	h.finds("names of logs", "", 0)
 	h = clean(t)
+
 	h.transfers = append(h.transfers, good, ledger.GivenUp(3))
 	if verdict := h.audit(); verdict.FindingCount != 1 ||
 		!strings.Contains(verdict.Findings[0].Detail, "log 3 of pix.payments was given up") {
 		t.Errorf("a log that was given up: %+v", verdict.Findings)
 	}
+
 	for _, spoil := range []func(*tb.Transfer){
 		func(n *tb.Transfer) { n.Amount = tb.ToUint128(1) },
 		func(n *tb.Transfer) { n.Code = codeGivenUp },

@@ -48,13 +48,16 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 	if err != nil {
 		return "", err
 	}
+
 	if len(checkpoints) == 0 {
 		return "", fmt.Errorf("%s names no ledger: run bootstrap", checkpointsTopic)
 	}
+
 	ids := []tb.Uint128{}
 	for number := range uint64(renewalsMax + 1) {
 		ids = append(ids, identityID(number+1).toTigerBeetle())
 	}
+
 	for _, c := range checkpoints {
 		for _, id := range c.seen {
 			if !slices.Contains(ids, id) {
@@ -63,26 +66,31 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 		}
 	}
 	there := map[tb.Uint128]tb.Transfer{}
+
 	for part := range slices.Chunk(ids, 250) { // less than the smallest limit of a server
 		found, err := p.ledger.LookupTransfers(part)
 		if err != nil {
 			return "", fmt.Errorf("cannot ask the ledger who it is: %w", err)
 		}
+
 		for _, t := range found {
 			there[t.ID] = t
 		}
 	}
 	var is identity
+
 	for number := range uint64(renewalsMax + 1) {
 		if t, known := there[identityID(number+1).toTigerBeetle()]; known {
 			is = identity{uint32(number + 1), t.Timestamp}
 		}
 	}
+
 	for _, c := range checkpoints {
 		if c.ledger != is {
 			return fmt.Sprintf("partition %d of %s names the ledger %v, and this is %v", c.partition, checkpointsTopic,
 				c.ledger, is), nil
 		}
+
 		for _, id := range c.seen {
 			if _, known := there[id]; !known {
 				return fmt.Sprintf("it is an older copy: it lacks the transfer %v, which an engine saw in it before %s (partition %d of %s)",
@@ -90,6 +98,7 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 			}
 		}
 	}
+
 	return "", nil
 }
 
@@ -103,6 +112,7 @@ func (i identity) String() string {
 	if i.number == 0 {
 		return "one without a marker"
 	}
+
 	return fmt.Sprintf("%d-%d", i.number, i.since)
 }
 
@@ -126,6 +136,7 @@ func (t *topics) checkpoints(ctx context.Context) (all []checkpoint, err error) 
 	if err != nil {
 		return nil, err
 	}
+
 	for partition, end := range b.ends[checkpointsTopic] {
 		start := b.starts[checkpointsTopic][partition].Offset
 		for offset := end.Offset - 1; offset >= max(start, end.Offset-lookBackMax); offset-- {
@@ -134,6 +145,7 @@ func (t *topics) checkpoints(ctx context.Context) (all []checkpoint, err error) 
 				return nil, fmt.Errorf("cannot read offset %d of %s, partition %d: %w", offset, checkpointsTopic,
 					partition, err)
 			}
+
 			if c, ok := checkpointIn(stored, partition, offset); ok {
 				all = append(all, c)
 				break
@@ -141,6 +153,7 @@ func (t *topics) checkpoints(ctx context.Context) (all []checkpoint, err error) 
 		}
 	}
 	slices.SortFunc(all, func(a, b checkpoint) int { return int(a.partition - b.partition) })
+
 	return all, nil
 }
 
@@ -149,16 +162,19 @@ func checkpointIn(stored *kmsg.FetchResponseTopicPartition, partition int32, off
 	read, _ := kgo.ProcessFetchPartition(
 		kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: checkpointsTopic, Partition: partition}, stored,
 		uncompressed{}, nil)
+
 	at := slices.IndexFunc(read.Records, func(r *kgo.Record) bool { return r.Offset == offset })
 	if at < 0 {
 		return c, false
 	}
 	var message pixv1.Checkpoint
+
 	record := read.Records[at]
 	if string(record.Key) != strconv.Itoa(int(partition)) || message.UnmarshalVT(record.Value) != nil ||
 		message.LedgerNumber == 0 {
 		return c, false
 	}
+
 	c = checkpoint{partition: partition, ledger: identity{message.LedgerNumber, message.LedgerSince},
 		at: record.Timestamp}
 	for _, id := range message.Seen {
@@ -167,6 +183,7 @@ func checkpointIn(stored *kmsg.FetchResponseTopicPartition, partition int32, off
 		}
 		c.seen = append(c.seen, tb.BytesToUint128([16]byte(id)))
 	}
+
 	return c, true
 }
 
@@ -177,6 +194,7 @@ func (uncompressed) Decompress(bytes []byte, codec kgo.CompressionCodecType) ([]
 	if codec != kgo.CodecNone {
 		return nil, fmt.Errorf("a batch with the compression %v", codec)
 	}
+
 	return bytes, nil
 }
 
@@ -188,6 +206,7 @@ func checkPair(ctx context.Context, ledger tigerbeetle.Client, t *topics, b boun
 		return errors.New("the ledger is not the topics': " + wrong +
 			"; put the topics' own ledger back, see ForeignLog in deploy/runbook.md")
 	}
+
 	return cmp.Or(checkLog(ctx, ledger, t, b, committed), err) // a Kafka that was made anew names nothing
 }
 

@@ -51,6 +51,7 @@ type sending struct {
 // each calls visit with each order under the id.
 func (p *payment) each(visit func(*order)) {
 	visit(&p.order)
+
 	for i := range p.others {
 		visit(&p.others[i].order)
 	}
@@ -63,6 +64,7 @@ func (p *payment) claim(fits func(*order) bool) *order {
 			return &p.others[i].order
 		}
 	}
+
 	return nil
 }
 
@@ -71,9 +73,11 @@ func (o *order) same(other *order) bool {
 	if o.id != other.id || (o.back == nil) != (other.back == nil) {
 		return false
 	}
+
 	if o.back != nil {
 		return *o.back == *other.back
 	}
+
 	return o.content == other.content
 }
 
@@ -84,14 +88,17 @@ const firstLeg legs = 1
 
 func (l legs) String() string {
 	text := ""
+
 	for leg := range 4 {
 		if l&(1<<leg) != 0 {
 			text += fmt.Sprint(leg + 1)
 		}
 	}
+
 	if text == "" {
 		return "none"
 	}
+
 	return text
 }
 
@@ -102,6 +109,7 @@ func (c content) legs() legs {
 	if c.sameBank() {
 		return 0b101
 	}
+
 	return 0b111
 }
 
@@ -113,6 +121,7 @@ func (c content) leg(leg int) (debit, credit accountID) {
 	case 2:
 		return reserveOf(c.payer), reserveOf(c.payee)
 	}
+
 	return transitOf(c.payee), c.payee
 }
 
@@ -126,6 +135,7 @@ func legOf(t tb.Transfer) int {
 	if t.Code >= codeReturnLeg1 {
 		return int(t.Code) - codeReturnLeg1 + 1
 	}
+
 	return int(t.Code)
 }
 
@@ -135,12 +145,14 @@ func (o *order) asks(t tb.Transfer) bool {
 	if !ok || amount != o.amount() || (o.back != nil) != (t.Code >= codeReturnLeg1) {
 		return false
 	}
+
 	if o.back != nil { // its accounts are those of its original, which the ledger may have to be asked for
 		key, _ := split(fromTigerBeetle(t.ID))
 		_, isSlot := o.back.slot(key)
 		return isSlot && (!t.TransferFlags().Pending || t.UserData32 == o.back.reason)
 	}
 	debit, credit := o.content.leg(legOf(t))
+
 	return fromTigerBeetle(t.DebitAccountID) == debit && fromTigerBeetle(t.CreditAccountID) == credit
 }
 
@@ -157,6 +169,7 @@ func (o *order) nameOfVerdict() number128 {
 		id, minutes = o.back.original, o.back.minutes
 	}
 	names, _ := userData(id, minutes)
+
 	return names
 }
 
@@ -177,6 +190,7 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 	flags, leg := t.TransferFlags(), legOf(t)
 	bit := firstLeg << (leg - 1)
 	wrong := j.blame(WrongTransfer, p.id.String(), "leg "+strconv.Itoa(leg)+": ")
+
 	of, foreign := &p.order, false
 	if !of.asks(t) {
 		if other := p.claim(func(o *order) bool { return o.asks(t) }); other != nil && flags.Pending {
@@ -187,16 +201,19 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 			return
 		}
 	}
+
 	if of.content == (content{}) && of.back != nil {
 		wrong("no record of %s is its original %s", paymentsTopic, of.back.original)
 		return
 	}
 	amount, ok := centavos(t.Amount)
+
 	debit, credit := of.content.leg(leg)
 	if fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit || !ok ||
 		amount != of.content.centavos {
 		wrong("%s; its order moves %v", movedBy(t), of.content)
 	}
+
 	switch {
 	case flags.Pending:
 		j.takeHold(p, of, foreign, t, wrong)
@@ -209,12 +226,15 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 		wrong("it is neither held nor resolved: flags %#x", t.Flags)
 		return
 	}
+
 	if role != resolutionRole+leg-1 || p.back == nil && key != p.key ||
 		fromTigerBeetle(t.PendingID) != key.role(leg-1) {
 		wrong("its resolution has role %d and resolves %x", role, t.PendingID.Bytes())
 	}
+
 	if leg == 1 {
 		j.answered(of.content.payee, fromTigerBeetle(t.PendingID), t.Timestamp)
+
 		if p.back == nil {
 			p.verdict, p.decidedAt = t.UserData32, t.Timestamp
 		}
@@ -225,28 +245,34 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wrong blame) {
 	key, role := split(fromTigerBeetle(t.ID))
 	leg := legOf(t)
+
 	bit := firstLeg << (leg - 1)
 	if names, ispb := userData(p.id, p.minutes); role != leg-1 || fromTigerBeetle(t.UserData128) != names ||
 		t.UserData64 != ispb {
 		wrong("it is held with role %d, or its user_data does not name the payment", role)
 	}
+
 	if j.whole && !j.rebuild.imported {
 		j.judgeHold(t, wrong)
 	}
+
 	if leg == 1 {
 		j.holdTimeout = t.Timeout
 		j.ask(of.content.payee, t)
 	}
+
 	if foreign {
 		p.foreign |= bit
 		if p.back != nil { // it is in a slot of its own
 			return
 		}
 	}
+
 	if p.back != nil && p.held != 0 && p.slot != key {
 		wrong("it is in two slots")
 	}
 	p.held |= bit
+
 	p.slot = key
 	if leg == 1 {
 		p.heldAt = t.Timestamp
@@ -256,6 +282,7 @@ func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wro
 // takeVerdict takes a receipt, or the verdict of a return.
 func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
 	what, payersBank := "receipt", bankNamed(p.id)
+
 	busy := p.content.payee
 	if p.back != nil {
 		what, payersBank = "verdict", bankNamed(p.back.original)
@@ -267,13 +294,16 @@ func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	elsewhere := (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) &&
 		(debit != issuance || credit != refusals)
+
 	_, role := split(fromTigerBeetle(t.ID))
 	if elsewhere || t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 || role != resolutionRole {
 		wrong("%s with the role %d, it must move nothing from the payer's bank to its reserve", movedBy(t), role)
 	}
+
 	if !p.refused(t) || p.back == nil && t.UserData32 == 0 {
 		wrong("its user_data does not name the payment, or it is about other content, or has no reason")
 	}
+
 	if j.whole && !p.again && (p.back == nil || p.held == 0) { // else a bank may give any code
 		j.judgeAge(t, p.acceptedMs, wrong)
 		j.checkBusy(t, busy, p.since(), wrong)
@@ -287,6 +317,7 @@ func (p *payment) ended(all legs) (settled, rejected bool) {
 		return p.verdict == 0 && complete && p.posted == all && p.voided == 0,
 			p.verdict != 0 && p.posted == 0 && (p.voided == 0 || complete && p.voided == all)
 	}
+
 	return complete && p.posted == all && p.voided == 0 && !p.receipt,
 		p.posted == 0 && (complete && p.voided == all && !p.receipt || p.voided == 0 && p.receipt)
 }
@@ -296,12 +327,14 @@ func (p *payment) settledAt() uint64 {
 	if settled, _ := p.ended(p.content.legs()); !settled || p.back != nil {
 		return 0
 	}
+
 	return p.decidedAt
 }
 
 // judge compares what is known about a payment or return: orders, legs, verdict and report.
 func (j *Judge) judge(p *payment) {
 	subject, isReturn := p.id.String(), p.back != nil
+
 	all := legs(0)
 	if p.content != (content{}) || !isReturn {
 		all = p.content.legs()
@@ -312,6 +345,7 @@ func (j *Judge) judge(p *payment) {
 			j.add(LegsDisagree, subject, "%s: %s", fmt.Sprintf(format, arguments...), p.ledgerState())
 		}
 	}
+
 	if p.foreign != 0 {
 		// A conflicting message came after the receipt, which phase 1 does not see. It may hold
 		// money until its timeout; the receipt proves that it was never posted.
@@ -319,51 +353,64 @@ func (j *Judge) judge(p *payment) {
 		if isReturn {
 			theirs = p.foreign
 		}
+
 		if !p.receipt || theirs != 0b101 && theirs != 0b111 {
 			disagree("the legs %v are held for a conflicting message; they must be complete and beside a verdict",
 				p.foreign)
 		}
 	}
+
 	if p.held != 0 && p.held != all && (p.foreign == 0 || isReturn) {
 		disagree("all legs %v or none must be held", all)
 	}
+
 	if j.whole {
 		j.judgeSlot(p)
+
 		if p.reportCount == 0 {
 			j.add(NoOutcome, subject, "no report and no dead letter of %v (%s); in the ledger: %s", p.first,
 				j.progress(p.first), p.ledgerState())
 		}
 	}
+
 	if p.decidedAt == 0 {
 		if p.posted|p.voided != 0 {
 			disagree("legs are resolved without a verdict")
 		}
+
 		if p.reportCount > 0 && !p.flagged {
 			p.flagged = !j.whole
 			j.add(NoVerdict, subject, "reported as %s, and the ledger has decided nothing: %s", p.reported.outcome(),
 				p.ledgerState())
 		}
+
 		return
 	}
 	settled, rejected := p.ended(all)
+
 	unseen := isReturn && p.recalled && p.held == 0 // its slot is not known, nor where its legs are
 	if unseen {
 		settled, rejected = p.verdict == 0, p.verdict != 0
 	}
+
 	if !settled && !rejected {
 		disagree("posted legs and verdict disagree")
 	}
+
 	if j.whole {
 		j.judgeDecided(p)
 	}
+
 	if p.counted || p.reportCount == 0 && !j.whole {
 		return
 	}
 	p.counted = true
 	j.judgeCapEnd(p, settled)
+
 	if settled && isReturn && !unseen {
 		j.judgeSettledReturn(p)
 	}
+
 	switch {
 	case p.reportCount == 0 || !settled && !rejected:
 	case p.reported.settled != settled:
@@ -380,6 +427,7 @@ func (j *Judge) judgeDecided(p *payment) {
 		j.judgeAsked(p)
 		j.judgeAnswer(p)
 	}
+
 	switch {
 	case p.again: // it was begun before, when the register may have said something else
 	case p.back == nil:
@@ -387,6 +435,7 @@ func (j *Judge) judgeDecided(p *payment) {
 	case p.held != 0:
 		j.judgeBegun(p.id.String(), p.heldAt, bankNamed(p.id))
 	}
+
 	if p.receipt && (p.back == nil && p.posted|p.voided == 0 || p.back != nil && p.held == 0) {
 		j.judgeRefusal(p)
 	}
@@ -400,6 +449,7 @@ func (p *payment) ledgerState() string {
 	case p.receipt:
 		state += ", a receipt"
 	}
+
 	return state + ", reason " + reasonText(p.verdict)
 }
 
@@ -408,17 +458,20 @@ func (p *payment) name() string {
 	if p.id != (endToEndID{}) {
 		return p.id.String()
 	}
+
 	for _, t := range p.fresh {
 		if id := nameIn128(t); id != "" {
 			return id
 		}
 	}
+
 	return fmt.Sprintf("transfer %016x%016x", p.key.high, p.key.low)
 }
 
 // nameIn128 returns the EndToEndId or RtrId that a transfer names, or "".
 func nameIn128(t tb.Transfer) string {
 	letter := byte('E')
+
 	switch {
 	case isLeg(t) && t.Code >= codeReturnLeg1:
 		letter = 'D'
@@ -428,10 +481,12 @@ func nameIn128(t tb.Transfer) string {
 			t.UserData64 = t.UserData64<<8 | uint64(c)
 		}
 	}
+
 	id, _, err := idIn(letter, t)
 	if err != nil {
 		return ""
 	}
+
 	return id.String()
 }
 
@@ -444,6 +499,7 @@ func whatIs(t tb.Transfer) string {
 	case t.Code >= codeReturnLeg1:
 		return fmt.Sprintf("leg %d of a return", legOf(t))
 	}
+
 	return fmt.Sprintf("leg %d of a payment", t.Code)
 }
 

@@ -21,6 +21,7 @@ func (h *history) addQuestion(message *pixv1.AuthorizationRequest, key string,
 	for _, c := range change {
 		c(message, &r)
 	}
+
 	var err error
 	if r.Value, err = message.MarshalVT(); err != nil {
 		h.t.Fatal(err)
@@ -44,6 +45,7 @@ func withQuestions(t *testing.T) *history {
 	for _, order := range []int{settledOrder, sameBankOrder, voidedOrder, expiredOrder} {
 		h.ask(h.message(order))
 	}
+
 	return h
 }
 
@@ -51,6 +53,7 @@ func TestEachBankWasAskedAboutItsPayment(t *testing.T) {
 	h := withQuestions(t)
 	h.ask(h.message(settledOrder))  // at a redelivery
 	h.ask(h.message(conflictOrder)) // which may hold money beside a receipt
+
 	if s := h.finds("asked", "", 0).Summary; s.Requests != 6 {
 		t.Errorf("%+v", s)
 	}
@@ -98,6 +101,7 @@ func TestTheQuestionsOfATrial(t *testing.T) {
 	h.ask(h.message(settledOrder), trial, func(m *pixv1.AuthorizationRequest, _ *Record) {
 		m.EndToEndId = "E10000001202605040302000000000AB"
 	})
+
 	h.questions = append(h.questions, Record{Value: []byte{0xff}, Trial: true})
 	if verdict := h.audit(); !verdict.Clean || verdict.Summary.Requests != 4 ||
 		!strings.Contains(verdict.String(), ", 2 requests of loadtest conform") {
@@ -117,9 +121,11 @@ func TestABankWasNotAsked(t *testing.T) {
 	}{{false, 0, 1}, {true, 0, 0}, {true, -2 * answersMargin, 1}} {
 		h := clean(t)
 		h.stamp()
+
 		for _, order := range []int{sameBankOrder, voidedOrder, expiredOrder} {
 			h.ask(h.message(order))
 		}
+
 		if c.cut {
 			h.cutAsked = reach{0: time.Time{}}
 		}

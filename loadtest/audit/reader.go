@@ -68,6 +68,7 @@ func OpenReader(kafka []kgo.Opt, behind behind, from Offsets, more ...kgo.Opt) (
 			offsets[topic][partition] = kgo.NewOffset().At(offset)
 		}
 	}
+
 	client, err := kgo.NewClient(append(slices.Concat(kafka, more),
 		kgo.ConsumePartitions(offsets),
 		// The broker's own records that end a transaction are kept, because one of them may be the last offset.
@@ -76,6 +77,7 @@ func OpenReader(kafka []kgo.Opt, behind behind, from Offsets, more ...kgo.Opt) (
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
+
 	return &Reader{client: client, behind: behind, next: from, left: map[place]leftOut{}}, nil
 }
 
@@ -102,6 +104,7 @@ func (r *Reader) ReadTo(ends Offsets) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -110,6 +113,7 @@ func (r *Reader) Poll(ctx context.Context, wait time.Duration, most int, t *Taki
 	polling, cancel := context.WithTimeout(ctx, wait)
 	fetches := r.client.PollRecords(polling, most)
 	cancel()
+
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -127,10 +131,12 @@ func (r *Reader) Poll(ctx context.Context, wait time.Duration, most int, t *Taki
 				return
 			}
 		}
+
 		if end, bounded := r.ends[at.topic][at.partition]; bounded && record.Offset >= end {
 			r.next[at.topic][at.partition] = end
 			return
 		}
+
 		r.next[at.topic][at.partition] = record.Offset + 1
 		if !record.Attrs.IsControl() {
 			t.Take(at.topic, taken)
@@ -143,6 +149,7 @@ func (r *Reader) Poll(ctx context.Context, wait time.Duration, most int, t *Taki
 			err = t.Failed(topic, partition, said)
 		}
 	})
+
 	return fetches.NumRecords(), err
 }
 
@@ -162,6 +169,7 @@ func (r *Reader) Behind(ctx context.Context, topic string, partition int32,
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
+
 	return r.behind(ctx, r.client, topic, partition, offset)
 }
 
@@ -172,10 +180,12 @@ func (r *Reader) PassOver(ctx context.Context, topic string, partition int32, t 
 	if t.Pass == nil || !r.reads(topic, partition) {
 		return false
 	}
+
 	next, known := t.Pass(ctx, r, topic, partition, r.next[topic][partition])
 	if known {
 		r.set(topic, partition, next)
 	}
+
 	return known
 }
 
@@ -191,6 +201,7 @@ func (r *Reader) leap(ctx context.Context, at place, record Record, t *Taking) (
 		return true, nil
 	}
 	from := r.next[at.topic][at.partition]
+
 	behind, _, err := r.Behind(ctx, at.topic, at.partition, from)
 	switch {
 	case errors.Is(err, kerr.OffsetOutOfRange):
@@ -198,10 +209,12 @@ func (r *Reader) leap(ctx context.Context, at place, record Record, t *Taking) (
 	case errors.Is(err, errNobodyCanSay), err == nil && behind > from:
 		return false, nil
 	}
+
 	left := r.left[at]
 	if left.offset != from {
 		left = leftOut{offset: from}
 	}
+
 	left.times++
 	if r.left[at] = left; left.times > leftOutMax {
 		return false, fmt.Errorf("%s, partition %d: the Kafka client leaves out what is at offset %d", at.topic,
@@ -209,19 +222,23 @@ func (r *Reader) leap(ctx context.Context, at place, record Record, t *Taking) (
 	}
 	r.leftOut++
 	r.set(at.topic, at.partition, from)
+
 	return true, nil
 }
 
 // Committed returns the engines' offsets of pix.payments. A partition without one is left out.
 func Committed(ctx context.Context, admin *kadm.Client) (map[int32]int64, error) {
 	offsets := map[int32]int64{}
+
 	responses, err := admin.FetchOffsets(ctx, engineGroup)
 	if err == nil {
 		err = responses.Error()
 	}
+
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		return offsets, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the offsets of the group %s: %w", engineGroup, err)
 	}
@@ -230,6 +247,7 @@ func Committed(ctx context.Context, admin *kadm.Client) (map[int32]int64, error)
 			offsets[r.Partition] = r.At
 		}
 	})
+
 	return offsets, nil
 }
 
@@ -247,5 +265,6 @@ func recordOf(partition int32, r *kgo.Record) Record {
 			taken.Trial = true
 		}
 	}
+
 	return taken
 }

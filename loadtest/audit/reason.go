@@ -28,6 +28,7 @@ func (j *Judge) questionsTo(payee accountID) *openQuestions {
 	if j.questions[bank] == nil {
 		j.questions[bank] = &openQuestions{ends: map[number128]uint64{}}
 	}
+
 	return j.questions[bank]
 }
 
@@ -43,6 +44,7 @@ func endOf(hold tb.Transfer) uint64 {
 	if hold.Timeout == 0 {
 		return math.MaxUint64
 	}
+
 	return hold.Timestamp + uint64(hold.Timeout)*uint64(time.Second) + expiryMargin
 }
 
@@ -61,8 +63,10 @@ func (j *Judge) wasAsked(payee accountID, from uint64) bool {
 		if ends < from { // the ledger has ended it by its timeout
 			q.last = max(q.last, ends)
 		}
+
 		return ends < from
 	})
+
 	return len(q.ends) > 0 || q.last >= from
 }
 
@@ -107,6 +111,7 @@ func unless(right bool, format string, arguments ...any) refusal {
 	if right {
 		return ""
 	}
+
 	return refusal(fmt.Sprintf(format, arguments...))
 }
 
@@ -157,6 +162,7 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 func (j *Judge) judgeRefusal(p *payment) {
 	var wrong refusal
 	reason := reasonText(p.verdict)
+
 	rule := justifies[p.back != nil][reason]
 	switch {
 	case reason == "AB03" || reason == tooLateReason: // judgeDeadlines, judgeAge
@@ -177,6 +183,7 @@ func (j *Judge) judgeRefusal(p *payment) {
 			wrong = unchecked
 		}
 	}
+
 	switch wrong {
 	case unchecked:
 		j.summary.ReasonsUnchecked[reason]++
@@ -209,6 +216,7 @@ func (j *Judge) judgePayerShort(p *payment) refusal {
 	case !j.exists(p.content.payer):
 		return "the payer's account is not in the ledger"
 	}
+
 	return j.judgeShortOf(p.content.payer, p)
 }
 
@@ -220,6 +228,7 @@ func (j *Judge) judgeReserveShort(p *payment) refusal {
 	case p.content.sameBank():
 		return "it does not move reserves"
 	}
+
 	return j.judgeShortOf(reserveOf(p.content.payer), p)
 }
 
@@ -228,6 +237,7 @@ func (j *Judge) judgeShortOf(account accountID, p *payment) refusal {
 	if !followed { // the report says another reason, which is a finding
 		return unchecked
 	}
+
 	return unless(short, "%s had %d centavos and more all the time", nameOf(account), p.content.centavos)
 }
 
@@ -237,16 +247,19 @@ func (j *Judge) judgeExceeds(p *payment) refusal {
 		return "no record is its original"
 	}
 	var given money
+
 	for _, other := range j.original(p.back.key()).returns {
 		if other.foreign != 0 || len(other.others) > 0 { // a conflicting message may hold money, too
 			return unchecked
 		}
+
 		rejected := other.verdict != 0 && other.decidedAt != 0 && other.decidedAt < p.since()
 		if other != p && other.heldAt != 0 && other.heldAt <= p.decidedAt && !rejected {
 			given = given.plus(moneyOf(other.back.centavos))
 		}
 	}
 	paid := p.original.content.centavos
+
 	return unless(moneyOf(paid).less(given.plus(moneyOf(p.back.centavos))),
 		"%d centavos were paid, and %v of them were held or given back", paid, given)
 }
@@ -260,12 +273,14 @@ func (j *Judge) usedSlots(p *payment, o *original) (used int) {
 			used++
 		}
 	}
+
 	for slot := range returnSlots {
 		key := returnKey(p.back.original, p.back.minutes, slot)
 		if _, burnt := j.burnt[key]; burnt || held[key] {
 			used++
 		}
 	}
+
 	return used
 }
 
@@ -333,11 +348,13 @@ func (s *shortages) follow(account accountID, centavos uint64) {
 	if s.followed == nil {
 		s.followed, s.open = map[accountID]*followed{}, map[number128]openHold{}
 	}
+
 	f := s.followed[account]
 	if f == nil {
 		f = &followed{levels: []level{{}}}
 		s.followed[account] = f
 	}
+
 	if i, known := slices.BinarySearch(f.amounts, centavos); !known {
 		f.amounts = slices.Insert(f.amounts, i, centavos)
 	}
@@ -356,15 +373,18 @@ func (s *shortages) take(t tb.Transfer) {
 	if s.followed == nil {
 		return
 	}
+
 	for len(s.ending) > 0 && s.ending[0].ends <= t.Timestamp {
 		ended := heap.Pop(&s.ending).(holdEnd)
 		s.release(ended.id, 0, ended.ends)
 	}
+
 	amount, ok := centavos(t.Amount)
 	if !ok {
 		return // a finding elsewhere
 	}
 	none := money{}
+
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	switch flags := t.TransferFlags(); {
 	case flags.Pending:
@@ -374,6 +394,7 @@ func (s *shortages) take(t tb.Transfer) {
 			heap.Push(&s.ending, holdEnd{id, endOf(t)})
 			f.move(none.minus(moneyOf(amount)), t.Timestamp)
 		}
+
 		return
 	case flags.VoidPendingTransfer:
 		s.release(fromTigerBeetle(t.PendingID), 0, t.Timestamp)
@@ -387,6 +408,7 @@ func (s *shortages) take(t tb.Transfer) {
 			f.move(none.minus(moneyOf(amount)), t.Timestamp)
 		}
 	}
+
 	if f := s.followed[credit]; f != nil {
 		f.move(moneyOf(amount), t.Timestamp)
 	}
@@ -404,6 +426,7 @@ func (s *shortages) release(id number128, posted, at uint64) {
 // move changes what is available. Only a change that matters to an amount is kept.
 func (f *followed) move(by money, at uint64) {
 	f.available = f.available.plus(by)
+
 	from := sort.Search(len(f.amounts), func(i int) bool { return f.available.less(moneyOf(f.amounts[i])) })
 	if from != f.levels[len(f.levels)-1].from {
 		f.levels = append(f.levels, level{at, from})
@@ -423,5 +446,6 @@ func (s *shortages) wasShort(account accountID, centavos, from, to uint64) (shor
 	for ; i < len(f.levels) && f.levels[i].at <= to; i++ {
 		short = short || f.levels[i].from <= wanted
 	}
+
 	return short, known
 }

@@ -28,6 +28,7 @@ func (j *Judge) takeImported(t *tb.Transfer) {
 	if !j.rebuild.imported {
 		return
 	}
+
 	if j.rebuild.ended {
 		j.add(UnexplainedMoney, transferName(*t), "it was imported after the end of the rebuild")
 	}
@@ -53,11 +54,13 @@ func (j *Judge) takeTold(t tb.Transfer) {
 	if pastEnds == 0 {
 		pastEnds, place = id.high, 2
 	}
+
 	if id != (number128{high: pastEnds, low: place<<4 | 13}) || t.Timestamp <= pastEnds || !isNote(t) ||
 		!j.rebuild.imported {
 		j.add(UnexplainedMoney, transferName(t),
 			"it begins or ends what a rebuild wrote of reports: it must be imported, move nothing from issuance to refusals, and come behind the time in its id, the begin with 45 and the end with 61 below that")
 	}
+
 	if j.rebuild.told = pastEnds; place == 3 {
 		j.rebuild.told = 0
 	}

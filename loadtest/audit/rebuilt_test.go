@@ -24,6 +24,7 @@ func (h *history) rebuild(forward ...func()) {
 	}
 	var marker tb.Transfer
 	var legs4 []tb.Transfer
+
 	h.transfers = slices.DeleteFunc(h.transfers, func(t tb.Transfer) bool {
 		open := t.TransferFlags().Pending && !ended[t.ID]
 		if t.Code == codeMarker {
@@ -32,6 +33,7 @@ func (h *history) rebuild(forward ...func()) {
 			t.Flags, t.Timestamp = tb.TransferFlags{Pending: true}.ToUint16(), 0
 			legs4 = append(legs4, t)
 		}
+
 		return open || t.Code == codeMarker || t.Code == codeClockProbe
 	})
 	for i := range h.transfers {
@@ -42,9 +44,11 @@ func (h *history) rebuild(forward ...func()) {
 	h.now = h.now.Add(2 * time.Minute) // after the last deadline
 	h.told(2)
 	begin := len(h.transfers)
+
 	for _, write := range forward {
 		write()
 	}
+
 	for i := range h.transfers[begin:] {
 		h.transfers[begin+i].Flags |= importedFlag
 		h.transfers[begin+i].Timeout = 0
@@ -73,6 +77,7 @@ func (h *history) told(place uint64) {
 // A ledger that was built again is clean, and what looks like one and is none is found.
 func TestARebuiltLedger(t *testing.T) {
 	rebuilt(t).finds("built again", "", 0)
+
 	for name, spoil := range map[string]func(*history){
 		"imported after the end": func(h *history) {
 			h.move(codeReturned, issuance, refusals, 0)
@@ -96,6 +101,7 @@ func TestARebuiltLedger(t *testing.T) {
 	}
 	h := clean(t)
 	h.end(codeRebuilt, 13)
+
 	if h.audit().Clean {
 		t.Error("the end of a rebuild where nothing was imported: it is clean")
 	}

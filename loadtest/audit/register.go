@@ -86,15 +86,18 @@ func (f *inForce[V]) set(value V, from uint64) {
 // during returns the values that held at some time between two times. Before the first one it is zero.
 func (f inForce[V]) during(from, to uint64) []V {
 	var values []V
+
 	for i := len(f) - 1; i >= 0; i-- {
 		if f[i].from <= to {
 			values = append(values, f[i].value)
 		}
+
 		if f[i].from <= from {
 			return values
 		}
 	}
 	var zero V
+
 	return append(values, zero)
 }
 
@@ -106,6 +109,7 @@ func (r *acts) of(books accountID) *bankTerms {
 	if r.banks[books] == nil {
 		r.banks[books] = &bankTerms{}
 	}
+
 	return r.banks[books]
 }
 
@@ -121,6 +125,7 @@ func moneyOfAct(code uint16, books, customer accountID) (debit, credit accountID
 	case codeWithdrawal:
 		return customer, transitOf(books), true
 	}
+
 	return debit, credit, false
 }
 
@@ -131,11 +136,13 @@ func fromBooks(code uint16) bool { return code == codeLiquidityOut || code == co
 func (j *Judge) takeActMoney(t tb.Transfer) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	amount, ok := centavos(t.Amount)
+
 	bank, moved := credit, moneyOf(amount)
 	if t.Code == codeLiquidityOut || t.Code == codeWithdrawal {
 		bank, moved = debit, money{}.minus(moved)
 	}
 	ofReserve := t.Code == codeLiquidityIn || t.Code == codeLiquidityOut
+
 	wantDebit, wantCredit, _ := moneyOfAct(t.Code, booksOf(bank), fromTigerBeetle(t.UserData128))
 	if !ok || debit != wantDebit || credit != wantCredit || !ofReserve && kindOf(bank) != kindCustomer ||
 		t.Flags != linkedFlag {
@@ -152,10 +159,12 @@ func (j *Judge) takeActMoney(t tb.Transfer) {
 // takeAct takes a transfer of the ledger of the books: an act's record, or an opening.
 func (j *Judge) takeAct(t tb.Transfer) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+
 	books := credit
 	if credit == register {
 		books = debit
 	}
+
 	amount, ok := centavos(t.Amount)
 	if !ok || debit != register && credit != register || kindOf(books) != kindBooks || t.Flags&^linkedFlag != 0 {
 		j.add(WrongAct, transferName(t), "%s: an act stands between the register and books", movedBy(t))
@@ -163,20 +172,24 @@ func (j *Judge) takeAct(t tb.Transfer) {
 	}
 	// It counts also if it is wrong, so a forged act is one finding.
 	j.books.expect(debit, credit, amount)
+
 	if t.Code == codeOpening {
 		j.takeOpening(t, books, amount)
 		return
 	}
+
 	wrong := j.blame(WrongAct, transferName(t), actName(t.Code)+", "+nameOf(books)+": ")
 	if t.Code < codeJoined || t.Code > codeOpening {
 		wrong("no act has this code")
 		return
 	}
 	terms := j.acts.of(books)
+
 	j.summary.Acts[actName(t.Code)]++
 	if t.Code == codeJoined {
 		terms.joined = cmp.Or(terms.joined, t.Timestamp)
 	}
+
 	switch _, role := split(fromTigerBeetle(t.ID)); {
 	case role != recordRole:
 		wrong("its record has the role %d", role)
@@ -189,6 +202,7 @@ func (j *Judge) takeAct(t tb.Transfer) {
 		wrong("the bank has not joined")
 	}
 	j.pairAct(t, amount, wrong)
+
 	switch t.Code {
 	case codeSuspended, codeResumed:
 		terms.suspended.set(t.Code == codeSuspended, t.Timestamp)
@@ -207,12 +221,15 @@ func (j *Judge) pairAct(t tb.Transfer, amount uint64, wrong blame) {
 	moved, found := j.acts.moved[key]
 	delete(j.acts.moved, key)
 	_, role := split(fromTigerBeetle(moved.ID))
+
 	if _, _, moves := moneyOfAct(t.Code, accountID{}, accountID{}); !moves {
 		if amount != 0 {
 			wrong("it says %d centavos, and moves none", amount)
 		}
+
 		return
 	}
+
 	switch {
 	case !found || role != moneyRole || moved.Timestamp+1 != t.Timestamp:
 		wrong("its record says %d centavos, and no money of its chain has its id", amount)
@@ -229,6 +246,7 @@ func (j *Judge) pairAct(t tb.Transfer, amount uint64, wrong blame) {
 // who alone may do what is not about accounts, keys and seals.
 func saysWhatItMay(t tb.Transfer, books accountID) bool {
 	about, more, data := fromTigerBeetle(t.UserData128), t.UserData64, t.UserData32
+
 	byOne, nothing := data == 1 || data == 0 && t.Code > codeLiquidityOut, about == number128{}
 	switch t.Code {
 	case codePaymentCap:
@@ -240,16 +258,19 @@ func saysWhatItMay(t tb.Transfer, books accountID) bool {
 	case codeKeyNamed, codeKeyRevoked, codeSealNamed, codeSealRevoked:
 		return byOne && !nothing
 	}
+
 	return byOne && nothing && more == 0
 }
 
 // takeOpening takes the mirror of what the marker says of a bank.
 func (j *Judge) takeOpening(t tb.Transfer, books accountID, amount uint64) {
 	j.acts.of(books)
+
 	if _, again := j.books.opened[books]; again || fromTigerBeetle(t.ID) != books {
 		j.add(WrongFunding, transferName(t), "an opening of %s; the one opening has the id of the books", nameOf(books))
 		return
 	}
+
 	says := moneyOf(amount)
 	if fromTigerBeetle(t.DebitAccountID) == books {
 		says = money{}.minus(says)
@@ -265,6 +286,7 @@ func (j *Judge) judgeMoneyWithoutAct(readTo uint64) {
 		if ended {
 			j.add(MoneyWithoutAct, transferName(t), "%s, %s: it has no record", actName(t.Code), movedBy(t))
 		}
+
 		return ended
 	})
 }
@@ -282,9 +304,11 @@ func actName(code uint16) string {
 		"liquidity in", "liquidity out",
 		"account opened", "account blocked", "account closed", "account reopened", "deposit", "withdrawal", "key named",
 		"key revoked", "seal named", "seal revoked", "opening"}
+
 	if code < codeJoined || code > codeOpening {
 		return fmt.Sprintf("code %d", code)
 	}
+
 	return names[code-codeJoined]
 }
 
@@ -307,6 +331,7 @@ func (j *Judge) lookedFrom(at uint64) uint64 {
 			from = min(from, late.From.UnixNano()-int64(registerAge))
 		}
 	}
+
 	return uint64(max(0, from))
 }
 
@@ -320,6 +345,7 @@ func (j *Judge) judgeSuspended(at uint64, banks ...accountID) refusal {
 	suspended := slices.ContainsFunc(banks, func(bank accountID) bool {
 		return slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), true)
 	})
+
 	return unless(suspended, "no bank of it was suspended")
 }
 
@@ -348,11 +374,13 @@ func (j *Judge) judgeTerms(p *payment) {
 	c := p.content
 	j.judgeBegun(p.id.String(), p.heldAt, c.payer, c.payee)
 	terms, from := j.terms(c.payer), j.lookedFrom(p.heldAt)
+
 	caps := terms.paymentCap.during(from, p.heldAt)
 	if !slices.ContainsFunc(caps, func(limit uint64) bool { return limit == 0 || c.centavos <= limit }) {
 		j.add(BeyondTerms, p.id.String(), "%d centavos were held, above the cap of %s on a payment: %d", c.centavos,
 			ispbOf(c.payer), caps)
 	}
+
 	if p.capHeldAt == 0 && !p.old && !c.sameBank() && !j.clockWasWrong(p.acceptedMs, p.heldAt) {
 		for _, window := range windowsBetween(from, p.heldAt) {
 			if slices.ContainsFunc(terms.outflow[window].during(from, p.heldAt), func(limit outflowCap) bool {
@@ -379,6 +407,7 @@ func windowsBetween(from, to uint64) (windows []int) {
 		if clock := time.Duration((ns - int64(behindUTC)) % int64(24*time.Hour)); clock >= dayFrom && clock < dayTo {
 			return 0
 		}
+
 		return 1
 	}
 	// A window is longer than an hour, so none between two times is missed.
@@ -387,6 +416,7 @@ func windowsBetween(from, to uint64) (windows []int) {
 		if w := at(ns); !slices.Contains(windows, w) {
 			windows = append(windows, w)
 		}
+
 		if ns >= last {
 			return windows
 		}

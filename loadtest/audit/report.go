@@ -23,6 +23,7 @@ func (o outcome) outcome() string {
 	if o.settled {
 		return "settled"
 	}
+
 	return "rejected " + reasonText(o.reason)
 }
 
@@ -42,17 +43,20 @@ func (j *Judge) Report(r Record) {
 		j.add(BadReport, "report "+r.String(), "undecodable: %v", err)
 		return
 	}
+
 	id, minutes, err := parseAnyID(message.EndToEndId)
 	if err != nil || id[0] == 'E' && message.OriginalEndToEndId != "" {
 		j.add(BadReport, "report "+r.String(), "it is about %.64q with the original %.64q: %v", message.EndToEndId,
 			message.OriginalEndToEndId, err)
 		return
 	}
+
 	p := j.payments[paymentKey(id, minutes)]
 	if j.whole && (p == nil || p.id != id) {
 		j.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, paymentsTopic)
 		return
 	}
+
 	if !j.whole {
 		p = j.payment(paymentKey(id, minutes))
 		if p.id == (endToEndID{}) {
@@ -60,19 +64,23 @@ func (j *Judge) Report(r Record) {
 		}
 		defer j.doubt(p)
 	}
+
 	if err := j.place(p, r, cmp.Or(message.OriginalEndToEndId, message.EndToEndId)); err != nil {
 		j.add(WrongPlace, id.String(), "report %v: %v", r, err)
 	}
 	j.countReport(p, r)
+
 	hash := maphash.Bytes(j.seed, r.Value)
 	if p.reportCount > 1 {
 		j.summary.RepeatedReports++
 		if hash != p.reported.hash {
 			j.add(ReportsDiffer, id.String(), "report %v is not equal to an earlier one", r)
 		}
+
 		return
 	}
 	s := j.readReport(p, r, &message)
+
 	p.reported.hash = hash
 	if j.whole {
 		j.judgeReport(p, s)
@@ -86,6 +94,7 @@ func (j *Judge) Report(r Record) {
 func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport) *said {
 	bad := j.blame(BadReport, p.id.String(), fmt.Sprintf("report %v ", r))
 	s := &said{record: r.String(), original: message.OriginalEndToEndId}
+
 	var err error
 	if s.content, err = readContent(message.Payer, message.Payee, message.AmountCentavos); err == nil {
 		s.named, s.contentHash = true,
@@ -93,10 +102,12 @@ func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport
 				AmountCentavos: message.AmountCentavos})
 	}
 	s.content.centavos = message.AmountCentavos
+
 	reason, err := reasonNumber(message.ReasonCode)
 	if err != nil {
 		bad("%v", err)
 	}
+
 	p.reported.reason, p.reported.settled = reason, message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	switch {
 	case p.reported.settled != (reason == 0) || !p.reported.settled &&
@@ -106,6 +117,7 @@ func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport
 	case p.id[0] == 'D' && (message.Payer != nil || message.Payee != nil):
 		bad("says rejected, but names accounts")
 	}
+
 	return s
 }
 
@@ -132,21 +144,26 @@ func (j *Judge) judgeReport(p *payment, s *said) {
 // countOutcome adds up what the first report says.
 func (j *Judge) countOutcome(p *payment) {
 	s := &j.summary
+
 	settled, moved, rejected := &s.Settled, &s.SettledCentavos, s.Rejected
 	if p.back != nil {
 		settled, moved, rejected = &s.Returned, &s.ReturnedCentavos, s.ReturnsRejected
 	}
+
 	if !p.reported.settled {
 		if p.reported.reason != 0 {
 			rejected[reasonText(p.reported.reason)]++
 		}
+
 		return
 	}
 	*settled++
+
 	*moved = moved.plus(moneyOf(p.amount()))
 	if p.content == (content{}) {
 		return
 	}
+
 	for leg := 1; leg <= 3; leg++ {
 		if p.content.legs()&(firstLeg<<(leg-1)) != 0 {
 			debit, credit := p.content.leg(leg)
@@ -173,6 +190,7 @@ type repeats map[number128][]delivery
 // countReport takes a report of a payment or return.
 func (j *Judge) countReport(p *payment, record Record) {
 	d := delivery{record.Writer, record.Time.UnixMilli()}
+
 	p.reportCount++
 	if p.reportCount == 1 {
 		p.report = d
@@ -200,23 +218,29 @@ const (
 // judgeRepeats reports producers that repeat reports more often than take-overs explain.
 func (j *Judge) judgeRepeats() {
 	spans := map[int64][]span{} // by writer
+
 	for key, all := range j.repeats {
 		p := j.payments[key]
+
 		byWriter := map[int64][]int64{}
 		for _, d := range all {
 			byWriter[d.writer] = append(byWriter[d.writer], d.ms)
 		}
+
 		for writer, times := range byWriter {
 			slices.Sort(times)
+
 			for i := 0; i+p.copies < len(times); i++ {
 				spans[writer] = append(spans[writer], span{times[i], times[i+p.copies], p.id})
 			}
 		}
 	}
+
 	for writer, all := range spans {
 		slices.SortFunc(all, func(x, y span) int {
 			return cmp.Or(cmp.Compare(x.to, y.to), cmp.Compare(x.from, y.from))
 		})
+
 		takeOvers, last := 0, int64(-1<<63)
 		for _, s := range all {
 			if s.from > last { // the latest take-over so far does not explain it
@@ -224,6 +248,7 @@ func (j *Judge) judgeRepeats() {
 			}
 		}
 		j.summary.TakeOvers = max(j.summary.TakeOvers, takeOvers)
+
 		lasted := time.Duration(last-all[0].from) * time.Millisecond
 		if most := takeOversMin + int(lasted/j.config.TakeOverInterval); takeOvers > most {
 			j.add(RepeatedReport, all[0].id.String(),

@@ -40,6 +40,7 @@ func (c *returnContent) slot(key number128) (int, bool) {
 			return slot, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -58,6 +59,7 @@ func idIn(letter byte, t tb.Transfer) (id endToEndID, minutes uint64, err error)
 	text := append([]byte{letter}, binary.BigEndian.AppendUint64(nil, t.UserData64)...)
 	text = epoch.Add(time.Duration(minutes)*time.Minute).AppendFormat(text, "200601021504")
 	text = append(text, byte(n.high>>16), byte(n.high>>8), byte(n.high))
+
 	return parseIDOf(letter, string(binary.BigEndian.AppendUint64(text, n.low)))
 }
 
@@ -75,12 +77,14 @@ func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, flaws
 	found.note(err != nil, codeBadID, "original_end_to_end_id", m.OriginalEndToEndId)
 	found.note(!slices.Contains(returnReasons, m.ReasonCode), codeMalformed, "reason_code", m.ReasonCode)
 	found.note(m.AmountCentavos > amountMax, codeMalformed, "amount_centavos", fmt.Sprint(m.AmountCentavos))
+
 	if found != nil {
 		return order{}, found
 	}
 	text := append(append(original[:], '/'), m.ReasonCode+"/"...)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
 	reason, _ := reasonNumber(m.ReasonCode) // it is one of returnReasons
+
 	return order{id: id, minutes: minutes, hash: binary.BigEndian.Uint64(sum[:]), acceptedMs: m.AcceptedAtUnixMs,
 		back: &returnContent{
 			original: original, minutes: originalMinutes, centavos: m.AmountCentavos, reason: reason,
@@ -98,6 +102,7 @@ func (j *Judge) original(key number128) *original {
 	if j.originals[key] == nil {
 		j.originals[key] = &original{}
 	}
+
 	return j.originals[key]
 }
 
@@ -125,6 +130,7 @@ func (j *Judge) recallOriginal(o *order) (found bool) {
 	case j.whole:
 		o.returns(paid{})
 	}
+
 	return o.original != nil
 }
 
@@ -133,6 +139,7 @@ func (of *paid) when() uint64 {
 	if of.payment != nil {
 		return of.payment.settledAt()
 	}
+
 	return of.settledAt
 }
 
@@ -142,6 +149,7 @@ func (j *Judge) takeMark(t tb.Transfer) {
 	key, role := split(fromTigerBeetle(t.ID))
 	id, minutes, err := idIn('E', t)
 	idIsRight := role == burntMarkRole
+
 	if t.Code == codeReturned {
 		if p := j.payments[key]; p != nil && p.ordered() {
 			id, minutes, err = p.id, p.minutes, nil
@@ -150,10 +158,12 @@ func (j *Judge) takeMark(t tb.Transfer) {
 	} else if err == nil {
 		_, isSlot := (&returnContent{original: id, minutes: minutes}).slot(key)
 		idIsRight = idIsRight && isSlot
+
 		if j.whole {
 			j.burnt[key] = struct{}{}
 		}
 	}
+
 	of := paymentKey(id, minutes)
 	if p := j.payments[of]; j.whole && (err != nil || p == nil || p.id != id || j.originals[of] == nil) {
 		j.add(UnexplainedMoney, transferName(t), "the mark with code %d of a payment of which %s holds no return",
@@ -161,6 +171,7 @@ func (j *Judge) takeMark(t tb.Transfer) {
 		return
 	}
 	names, ispb := userData(id, minutes)
+
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	if err != nil || !idIsRight || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(bankNamed(id)) ||
 		credit != reserveOf(bankNamed(id)) ||
@@ -169,6 +180,7 @@ func (j *Judge) takeMark(t tb.Transfer) {
 			"its mark with code %d has the wrong id %x, moves %s centavos from %s to %s with flags %#x, or names another payment",
 			t.Code, t.ID.Bytes(), decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
 	}
+
 	if t.Code == codeReturned && j.whole {
 		j.original(of).marked = true
 	}
@@ -179,10 +191,12 @@ func (j *Judge) judgeSlot(p *payment) {
 	if p.back == nil || p.held == 0 {
 		return
 	}
+
 	if !j.original(p.back.key()).marked {
 		j.add(NoMark, p.id.String(), "it is held, but its original %s has no mark, so nobody looks for its returns",
 			p.back.original)
 	}
+
 	if _, burnt := j.burnt[p.slot]; burnt {
 		j.add(WrongTransfer, p.id.String(), "it is held in a slot of %s that is marked as burnt", p.back.original)
 	}
@@ -191,6 +205,7 @@ func (j *Judge) judgeSlot(p *payment) {
 // judgeSettledReturn checks that a settled return was allowed to settle.
 func (j *Judge) judgeSettledReturn(p *payment) {
 	wrong := j.blame(WrongReturn, p.id.String(), "")
+
 	settledAt := p.original.when()
 	switch {
 	case settledAt == 0 || settledAt >= p.decidedAt:
@@ -198,12 +213,15 @@ func (j *Judge) judgeSettledReturn(p *payment) {
 	case p.tooOld():
 		wrong("it was accepted more than %d days after its original settled", returnDaysMax)
 	}
+
 	if !p.byReceiver() {
 		wrong("its RtrId is not from the PSP that received the original")
 	}
+
 	if p.back.centavos == 0 {
 		wrong("it gives nothing back")
 	}
+
 	if o := j.originals[p.back.key()]; o != nil {
 		o.returned = o.returned.plus(moneyOf(p.back.centavos))
 	} else {
@@ -231,17 +249,20 @@ func (j *Judge) judgeReturned(subject string, original endToEndID, paid uint64, 
 // against it before, so it asks about these only.
 func (j *Judge) sumReturns(p *payment) {
 	back, subject, of := *p.back, p.id.String(), p.original.content.centavos
+
 	slot, _ := back.slot(p.slot)
 	if slot == 0 {
 		j.judgeReturned(subject, back.original, of, moneyOf(back.centavos))
 		return
 	}
+
 	var ids []number128
 	for below := range slot {
 		ids = append(ids, returnKey(back.original, back.minutes, below).role(resolutionRole))
 	}
 	j.lookUp(ids, func(found map[number128]tb.Transfer) {
 		sum := moneyOf(back.centavos)
+
 		for _, id := range ids {
 			if t := found[id]; t.TransferFlags().PostPendingTransfer && t.Code == codeReturnLeg1 {
 				sum = sum.plus(moneyIn(t.Amount))

@@ -49,6 +49,7 @@ func withReturns(t *testing.T) *history {
 	h.sameBank.settle(0)
 	h.orders = append(h.orders, h.orders[len(h.orders)-1])
 	h.stamp()
+
 	return h
 }
 
@@ -73,6 +74,7 @@ func (h *history) giveBack(order int, centavos uint64) *giver {
 		ReasonCode: g.content.Reason.String(), AcceptedAtUnixMs: h.now.UnixMilli(),
 	}}
 	g.append()
+
 	return g
 }
 
@@ -96,20 +98,24 @@ func (h *history) write(chain []tb.Transfer) {
 			pending := *h.find(fromTigerBeetle(t.PendingID))
 			t.DebitAccountID, t.CreditAccountID, t.Amount = pending.DebitAccountID, pending.CreditAccountID,
 				pending.Amount
+
 			t.UserData128, t.UserData64, t.Ledger, t.Code = pending.UserData128, pending.UserData64, pending.Ledger,
 				pending.Code
 			if t.UserData32 == 0 {
 				t.UserData32 = pending.UserData32
 			}
 		}
+
 		flags := t.TransferFlags()
 		if flags.BalancingDebit {
 			from := h.accountOf(fromTigerBeetle(t.DebitAccountID))
+
 			free := moneyIn(from.CreditsPosted).minus(moneyIn(from.DebitsPosted)).minus(moneyIn(from.DebitsPending))
 			if free.less(moneyIn(t.Amount)) {
 				t.Amount = number128(free).toTigerBeetle()
 			}
 		}
+
 		if amount, _ := centavos(t.Amount); amount > 0 && !flags.Pending && !flags.VoidPendingTransfer {
 			h.add(fromTigerBeetle(t.DebitAccountID), int64(amount), 0)
 			h.add(fromTigerBeetle(t.CreditAccountID), 0, int64(amount))
@@ -144,6 +150,7 @@ func (g *giver) void(slot int, reason string) {
 func (g *giver) receipt(reason string, payerKnown bool) {
 	before := len(g.h.transfers)
 	g.h.write(ledger.AppendReturnReceipt(nil, g.id, g.content, pix.MustReason(reason), payerKnown))
+
 	if at := verdictAt(g.message.ReturnOrder.AcceptedAtUnixMs, reason); at != 0 {
 		g.h.transfers[before].Timestamp = at
 	}
@@ -177,11 +184,13 @@ func (g *giver) ids(slot int) ledger.PaymentIDs { return ledger.ReturnIDs(g.cont
 func TestCleanReturnsPass(t *testing.T) {
 	h := withReturns(t)
 	verdict := h.finds("clean", "", 0)
+
 	s := verdict.Summary
 	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != moneyOf(550) ||
 		total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
 		t.Fatalf("%+v", s)
 	}
+
 	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments and 4 returns, ") {
 		t.Fatal(verdict)
 	}
@@ -234,12 +243,14 @@ func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
 		g.content.Original[31] ^= 1
 		g.message.ReturnOrder.OriginalEndToEndId = g.content.Original.String()
 		g.append()
+
 		if c.asked {
 			o := h.order(bruno, alice, 1)
 			h.clear(o, "AC06", 1, 2, 3)
 		}
 		g.receipt(pix.MustReason(c.reason).String(), true)
 		g.report(c.reason)
+
 		verdict := h.audit()
 		if found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]; verdict.Clean != c.isRight ||
 			!c.isRight && (verdict.FindingCount != 1 || found != 1) {

@@ -35,6 +35,7 @@ func (h *history) refuse(reason string, centavos uint64, late time.Duration) {
 // cap adds the act that caps the outflow of alice's bank, with its adjustment.
 func (h *history) cap(centavos uint64, changes ...func(adjustment *tb.Transfer)) {
 	h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: centavos, UserData32: windowSeconds})
+
 	if centavos > 0 {
 		h.adjust(centavos, centavos, changes...)
 	}
@@ -43,6 +44,7 @@ func (h *history) cap(centavos uint64, changes ...func(adjustment *tb.Transfer))
 // adjust adds an adjustment of the allowance right behind the act that caps it, as the services write it.
 func (h *history) adjust(centavos, said uint64, changes ...func(adjustment *tb.Transfer)) {
 	h.last(1).Flags, h.last(1).UserData64 = linkedFlag, said
+
 	chain := ledger.GrantOf(*h.accountOf(allowanceOf(aliceBooks, byNight))).AppendAdjustment(nil, int64(centavos))
 	for i := range chain {
 		chain[i].Timestamp, chain[i].UserData64 = h.last(1).Timestamp+uint64(i)+1, said
@@ -59,6 +61,7 @@ func (h *history) capped(o *pixv1.PaymentOrder) {
 	id, err := pix.ParseEndToEndID(o.EndToEndId)
 	kit.Must(h.t, err)
 	content := pix.Content{Payer: accountIn(o.Payer), Payee: accountIn(o.Payee), AmountCentavos: o.AmountCentavos}
+
 	chain := ledger.AppendCap(ledger.AppendReserve(nil, id, content, 60), id, content, ledger.Night, windowSeconds)
 	for i := range chain {
 		chain[i].Timestamp = uint64(h.now.UnixNano()) + uint64(len(h.transfers)+i)
@@ -78,6 +81,7 @@ func (h *history) settle(centavos uint64) *pixv1.PaymentOrder {
 	h.capped(o)
 	h.post(o, 1, 2, 3)
 	h.report(o, "")
+
 	return o
 }
 
@@ -103,6 +107,7 @@ func TestTermsAreJudged(t *testing.T) {
 		at time.Duration
 		do func(h *history)
 	}
+
 	second := time.Second
 	for _, c := range []struct {
 		name  string
@@ -163,6 +168,7 @@ func TestTermsAreJudged(t *testing.T) {
 				h.at(step.at)
 				step.do(h)
 			}
+
 			if c.kind == "" {
 				h.finds(c.name, "", 0)
 				h.rebuild()
@@ -182,11 +188,13 @@ func TestDayAndNight(t *testing.T) {
 	} {
 		at, err := time.Parse(time.RFC3339, text)
 		kit.Must(t, err)
+
 		got := windowsBetween(uint64(at.UnixNano()), uint64(at.UnixNano()))
 		if len(got) != len(want) || got[0] != want[0] {
 			t.Errorf("%s: %v, it must be %v", text, got, want)
 		}
 	}
+
 	from := uint64(time.Date(2026, 11, 23, 8, 59, 0, 0, time.UTC).UnixNano()) // 05:59
 	if got := windowsBetween(from, from+uint64(15*time.Hour)); len(got) != 2 {
 		t.Error(got)

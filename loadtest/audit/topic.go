@@ -23,10 +23,12 @@ type topics struct {
 
 func openTopics(kafka []kgo.Opt, unreadable behind) (*topics, error) {
 	kafka = append(slices.Clone(kafka), kgo.ClientID("audit"))
+
 	client, err := kgo.NewClient(kafka...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
+
 	return &topics{kafka, client, kadm.NewClient(client), unreadable, 0}, nil
 }
 
@@ -44,6 +46,7 @@ func (t *topics) bounds(ctx context.Context) (bounds, error) {
 func (t *topics) boundsOf(ctx context.Context, names ...string) (b bounds, err error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
+
 	if b.starts, err = t.admin.ListStartOffsets(ctx, names...); err == nil {
 		if err = b.starts.Error(); err == nil {
 			if b.ends, err = t.admin.ListEndOffsets(ctx, names...); err == nil {
@@ -51,9 +54,11 @@ func (t *topics) boundsOf(ctx context.Context, names ...string) (b bounds, err e
 			}
 		}
 	}
+
 	if err != nil {
 		return b, fmt.Errorf("cannot list the offsets of %v at KAFKA_BROKERS: %w", names, err)
 	}
+
 	return b, nil
 }
 
@@ -61,12 +66,14 @@ func (t *topics) boundsOf(ctx context.Context, names ...string) (b bounds, err e
 func (t *topics) committed(ctx context.Context, b bounds) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
+
 	offsets, err := Committed(ctx, t.admin)
 	for partition, start := range b.starts[paymentsTopic] {
 		if _, known := offsets[partition]; err == nil && !known {
 			offsets[partition] = start.Offset // nothing committed: nothing is finished
 		}
 	}
+
 	return offsets, err
 }
 
@@ -79,6 +86,7 @@ func passSaid(said func(partition int32, offset int64) (next int64, known bool))
 			return next, true
 		}
 		next, aborted, err := r.Behind(ctx, topic, partition, offset)
+
 		return next, aborted && err == nil
 	}
 }
@@ -94,9 +102,11 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 			from[partition], ends[partition] = start, end.Offset
 		}
 	}
+
 	if len(from) == 0 {
 		return nil
 	}
+
 	r, err := OpenReader(t.kafka, t.unreadable, Offsets{topic: from})
 	if err != nil {
 		return err
@@ -105,6 +115,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 	r.ends = Offsets{topic: ends}
 	defer func() { t.leftOut += r.leftOut }()
 	var failed error // the last that a partition said
+
 	taking := Taking{
 		Pass: pass,
 		Take: func(_ string, record Record) { take(record) },
@@ -114,6 +125,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 					record.Partition, from, record.Offset-1)
 			}
 			gone(record)
+
 			return nil
 		},
 		Failed: func(_ string, partition int32, err error) error {
@@ -123,6 +135,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 				r.set(topic, partition, bomb.NextOffset)
 			}
 			failed = fmt.Errorf("partition %d, offset %d: %w", partition, r.next[topic][partition], err)
+
 			return nil
 		},
 	}
@@ -132,20 +145,25 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 			return err
 		}
 		left := 0
+
 		for partition := range from {
 			if came == 0 {
 				r.PassOver(ctx, topic, partition, &taking)
 			}
+
 			if r.reads(topic, partition) {
 				left++
 			}
 		}
+
 		if left == 0 {
 			return nil
 		}
+
 		if !maps.Equal(before, from) {
 			progressed, before = time.Now(), maps.Clone(from)
 		}
+
 		if stuck := time.Since(progressed); stuck > noProgressMax {
 			return errors.Join(fmt.Errorf(
 				"%s: no record for %v, but %d partitions are not read to their end; is the broker healthy?", topic,

@@ -28,6 +28,7 @@ func fakeTopics(t *testing.T, partitions int32, names ...string) (*kfake.Cluster
 		stream.Config{}.Behind)
 	kit.Must(t, err)
 	t.Cleanup(opened.close)
+
 	return cluster, opened
 }
 
@@ -48,6 +49,7 @@ func TestRecordsBeforeABombAreRead(t *testing.T) {
 	b, err := topics.boundsOf(t.Context(), answersTopic)
 	kit.Must(t, err)
 	var offsets []int64
+
 	err = topics.readAll(t.Context(), answersTopic, b, func(r Record) {
 		offsets = append(offsets, r.Offset)
 	}, nil, Unreadable)
@@ -59,6 +61,7 @@ func TestRecordsBeforeABombAreRead(t *testing.T) {
 // What a client gets begins behind what it asked for. The broker has what is between, or it does not.
 func TestNoRecordIsLeftOut(t *testing.T) {
 	cluster, topics := fakeTopics(t, 1, answersTopic)
+
 	const count = 10
 	for range count { // each a batch
 		produceOne(t, topics.client, answersTopic, 0)
@@ -70,11 +73,13 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 		err = topics.readAll(t.Context(), answersTopic, b, func(r Record) {
 			offsets = append(offsets, r.Offset)
 		}, gone, nil)
+
 		return offsets, err
 	}
 	leaps := 3
 	cluster.ControlKey(fetchKey, func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
+
 		for i := range request.(*kmsg.FetchRequest).Topics {
 			for j := range request.(*kmsg.FetchRequest).Topics[i].Partitions {
 				of := &request.(*kmsg.FetchRequest).Topics[i].Partitions[j]
@@ -85,8 +90,10 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 				}
 			}
 		}
+
 		return nil, nil, false
 	})
+
 	offsets, err := read(nil)
 	if err != nil || len(offsets) != count || offsets[0] != 0 || leaps != 0 || topics.leftOut != 3 {
 		t.Errorf("read %v, %v, fetched again %d times, and %d leaps are left: want every record once", offsets, err,
@@ -94,11 +101,13 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 	}
 	kit.Must(t, kit.ErrorOf(
 		topics.admin.DeleteRecords(t.Context(), kadm.Offsets{answersTopic: {0: {Topic: answersTopic, At: 4}}})))
+
 	if offsets, err := read(nil); err == nil ||
 		!strings.Contains(err.Error(), "partition 0: the records from offset 0 to 3 are gone") {
 		t.Errorf("read %v, %v", offsets, err)
 	}
 	var first []int64
+
 	offsets, err = read(func(r Record) { first = append(first, r.Offset) })
 	if err != nil || len(offsets) != count-4 || len(first) != 1 || first[0] != 4 {
 		t.Errorf("read %v, %v, gone before %v", offsets, err, first)
@@ -122,11 +131,13 @@ func TestAnAbortedOrderHidesNothingBehindIt(t *testing.T) {
 	b, err := topics.boundsOf(t.Context(), paymentsTopic)
 	kit.Must(t, err)
 	var offsets []int64
+
 	said := func(_ int32, offset int64) (next int64, known bool) {
 		if offset != 1 {
 			return 0, false
 		}
 		next, aborted, err := topics.unreadable(t.Context(), topics.client, paymentsTopic, 0, 1)
+
 		return next, err == nil && !aborted
 	}
 	if err := topics.readAll(t.Context(), paymentsTopic, b, func(r Record) {

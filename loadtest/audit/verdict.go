@@ -67,9 +67,11 @@ func (s Summary) Unread() (problems []string) {
 	if s.AnswersUnread != "" {
 		problems = append(problems, "the audit did not check the responses of banks: "+s.AnswersUnread)
 	}
+
 	if s.RequestsUnread != "" {
 		problems = append(problems, "the audit did not check the requests to banks: "+s.RequestsUnread)
 	}
+
 	return problems
 }
 
@@ -102,14 +104,17 @@ func (v Verdict) Write(w io.Writer) {
 		byReason(s.Acts), s.Capped)
 	line(s.LeftOut > 0, "Kafka   %d times the client left records out: they were fetched again", s.LeftOut)
 	line(true, "money   %v centavos issued", s.IssuanceCentavos)
+
 	for _, problem := range s.Unread() {
 		line(true, "NOT CHECKED: %s", problem)
 	}
 	listed := 0
+
 	for _, f := range v.Findings {
 		f.write(w)
 		listed += f.Count
 	}
+
 	if rest := v.FindingCount - listed; rest > 0 {
 		line(true, "WRONG … and %d more; in all:%s", rest, byReason(v.ByKind))
 	}
@@ -119,8 +124,10 @@ func (v Verdict) Write(w io.Writer) {
 // write prints a finding.
 func (f Finding) write(w io.Writer) {
 	fmt.Fprintf(w, "WRONG %s: %s: %s\n", f.Subject, f.Kind, f.Detail)
+
 	if f.Count > 1 {
 		fmt.Fprintf(w, "      %d are like this, such as\n", f.Count)
+
 		for _, other := range f.Also {
 			fmt.Fprintf(w, "      %s\n", other)
 		}
@@ -132,6 +139,7 @@ func (v Verdict) unchecked() string {
 	s := v.Summary
 	noAnswers := s.AnswersUnread != "" || s.Settled > 0 && s.Answered+s.AnswersGone == 0
 	text := ""
+
 	for _, part := range []struct {
 		is   bool
 		says string
@@ -148,6 +156,7 @@ func (v Verdict) unchecked() string {
 			text += ", " + part.says
 		}
 	}
+
 	return strings.Replace(text, ", ", "; NOT CHECKED: ", 1)
 }
 
@@ -158,13 +167,16 @@ func (v Verdict) String() string {
 		return fmt.Sprintf("AUDIT FAILED: %d findings in %d payments: %s", v.FindingCount, s.Payments,
 			strings.Join(kinds, ", "))
 	}
+
 	what, source := fmt.Sprintf("%d payments", s.Payments), "funded"
 	if s.Returns > 0 {
 		what += fmt.Sprintf(" and %d returns", s.Returns)
 	}
+
 	if acts := total(s.Acts); acts > 0 {
 		what, source = what+fmt.Sprintf(" under %d acts", acts), "funded or of an act"
 	}
+
 	return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is %s and where the reports put it%s",
 		what, source, v.unchecked())
 }
@@ -173,6 +185,7 @@ func total(counts map[string]int) (sum int) {
 	for _, n := range counts {
 		sum += n
 	}
+
 	return sum
 }
 
@@ -180,10 +193,12 @@ func byReason(counts map[string]int) string {
 	if len(counts) == 0 {
 		return ""
 	}
+
 	var parts []string
 	for _, reason := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", reason, counts[reason]))
 	}
+
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
@@ -260,14 +275,17 @@ func (f *findings) add(kind, subject, format string, arguments ...any) {
 	if f.counts == nil {
 		f.counts, f.list, f.byForm = map[string]int{}, map[string][]*Finding{}, map[[2]string]*Finding{}
 	}
+
 	if f.counts[kind]++; f.counts[kind] == 1 {
 		f.kinds = append(f.kinds, kind)
 	}
+
 	finding := Finding{Kind: kind, Subject: subject, Detail: fmt.Sprintf(format, arguments...), Count: 1}
 	if f.told != nil {
 		f.told(finding)
 	}
 	form := [2]string{kind, Form(finding.Detail)}
+
 	found := f.byForm[form]
 	switch {
 	case found == nil && len(f.list[kind]) < findingsMax:
@@ -299,6 +317,7 @@ func (f *findings) listed() (list []Finding) {
 			}
 		}
 	}
+
 	return list
 }
 
@@ -314,6 +333,7 @@ func Form(detail string) string {
 		if strings.ContainsAny(word, "0123456789") && !reasons.MatchString(word) {
 			return "#"
 		}
+
 		return word
 	})
 }

@@ -40,6 +40,7 @@ func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses string) er
 		return hop{from: stream.AuthorizationRequests, to: stream.AuthorizationResponses,
 			take: accept}.run(ctx, kafka, nil)
 	}
+
 	client, err := connect(ledger.Config{Addresses: strings.Split(ledgerAddresses, ",")})
 	if err != nil {
 		return err
@@ -47,12 +48,14 @@ func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses string) er
 	defer client.Close()
 	var open sync.Map // orders by EndToEndId, until the answer
 	ended := make(chan error, 2)
+
 	for _, h := range []hop{
 		{stream.Payments, stream.AuthorizationRequests, holds(&open)},
 		{stream.AuthorizationResponses, stream.Settlements, posts(&open)},
 	} {
 		go func() { ended <- h.run(ctx, kafka, client) }()
 	}
+
 	return <-ended
 }
 
@@ -68,6 +71,7 @@ type hop struct {
 
 func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Client) error {
 	var ready sync.Once
+
 	consumer, err := kafka.Client(kgo.ClientID("bare"), kgo.ConsumerGroup("bare-"+h.from), kgo.ConsumeTopics(h.from),
 		kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
@@ -78,6 +82,7 @@ func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Cl
 		return err
 	}
 	defer consumer.Close()
+
 	for {
 		fetches := consumer.PollFetches(ctx)
 		if err := errors.Join(ctx.Err(), fetches.Err()); err != nil {
@@ -85,23 +90,28 @@ func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Cl
 		}
 		var transfers []tb.Transfer
 		var written []*kgo.Record
+
 		for _, r := range fetches.Records() {
 			var said message
 			if said, transfers, err = h.take(r, transfers); err != nil {
 				return err
 			}
+
 			if said == nil {
 				continue
 			}
+
 			value, err := said.MarshalVT()
 			if err != nil {
 				return err
 			}
 			written = append(written, &kgo.Record{Topic: h.to, Key: r.Key, Value: value})
 		}
+
 		if err := create(client, transfers); err != nil {
 			return err
 		}
+
 		for _, record := range written {
 			consumer.Produce(ctx, record, nil) // what fails is missed by the load
 		}
@@ -115,6 +125,7 @@ func holds(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Trans
 		if err := order.UnmarshalVT(r.Value); err != nil {
 			return nil, nil, err
 		}
+
 		id, err := pix.ParseEndToEndID(order.EndToEndId)
 		if err != nil {
 			return nil, nil, err
@@ -122,6 +133,7 @@ func holds(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Trans
 		open.Store(order.EndToEndId, order)
 		content := pix.Content{Payer: accountOf(order.Payer), Payee: accountOf(order.Payee),
 			AmountCentavos: order.AmountCentavos}
+
 		return &pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee,
 				AmountCentavos: order.AmountCentavos},
 			ledger.AppendReserve(transfers, id, content, 60), nil
@@ -134,6 +146,7 @@ func accept(r *kgo.Record, _ []tb.Transfer) (message, []tb.Transfer, error) {
 	if err := question.UnmarshalVT(r.Value); err != nil {
 		return nil, nil, err
 	}
+
 	return &pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb,
 		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}, nil, nil
 }
@@ -145,11 +158,13 @@ func posts(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Trans
 		if err != nil {
 			return nil, nil, err
 		}
+
 		found, ok := open.LoadAndDelete(string(r.Key))
 		if !ok {
 			return nil, transfers, nil // answered before
 		}
 		order := found.(*pixv1.PaymentOrder)
+
 		return &pixv1.SettlementReport{EndToEndId: order.EndToEndId,
 				Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
 				Payer:  order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos},
@@ -171,6 +186,7 @@ func (m *session) startBare(ctx context.Context) (processes []meter.Process, err
 			}
 		}
 	}
+
 	for _, role := range BareRoles {
 		process, err := m.startRole(ctx, role)
 		if err != nil {
@@ -180,6 +196,7 @@ func (m *session) startBare(ctx context.Context) (processes []meter.Process, err
 			meter.Process{Name: map[string]string{"engine": "engine-bare", "bank": stack.Simulator}[role],
 				PID: process.Pid})
 	}
+
 	return processes, nil
 }
 
@@ -188,13 +205,16 @@ func (m *session) startRole(ctx context.Context, role string) (*os.Process, erro
 	command := exec.CommandContext(ctx, filepath.Join(m.BinDir, "loadtest"), "bare", role, m.KafkaAddress(),
 		m.TigerBeetleAddresses())
 	command.Env, command.Stderr = append(os.Environ(), "GOGC=400"), os.Stderr
+
 	output, err := command.StdoutPipe()
 	if err == nil {
 		err = command.Start()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	lines := bufio.NewScanner(output)
 	for range map[string]int{"engine": 2, "bank": 1}[role] {
 		if !lines.Scan() {
@@ -202,5 +222,6 @@ func (m *session) startRole(ctx context.Context, role string) (*os.Process, erro
 		}
 	}
 	go func() { _ = command.Wait() }() // it is killed when ctx ends
+
 	return command.Process, nil
 }

@@ -68,30 +68,37 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 		Passes: config.Passes}
 	rows := config.rows()
 	most := row{}
+
 	for _, row := range rows {
 		r.Rows = append(r.Rows, Row{Part: row.part, Name: row.name, Differs: row.differs()})
 		if row.payments > most.payments {
 			most = row
 		}
 	}
+
 	if err := config.roomFor(most); err != nil {
 		return nil, err
 	}
 	var failed error
+
 	for pass := range config.Passes {
 		of := references{ceiling: map[time.Duration]float64{}}
+
 		for i, row := range rows {
 			fmt.Fprintf(config.Log, "pass %d of %d: %s: %s payments\n", pass+1, config.Passes, row.name,
 				pix.Thousands(row.payments))
+
 			run, err := config.measure(ctx, row)
 			if err != nil {
 				err = fmt.Errorf("%s: %w", row.name, err)
 				fmt.Fprintln(config.Log, err)
 				r.Rows[i].Invalid = append(r.Rows[i].Invalid, err.Error())
+
 				failed = errors.Join(failed, err)
 				if ctx.Err() != nil {
 					return r, failed
 				}
+
 				continue
 			}
 			of.relate(row, run)
@@ -99,6 +106,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 			r.Seconds = time.Since(r.StartedAt).Seconds()
 		}
 	}
+
 	return r, failed
 }
 
@@ -125,6 +133,7 @@ func (of *references) relate(r row, run *Run) {
 			run.set(bareFigures, f.name, run.figures[f]/of.bare.figures[f])
 		}
 	}
+
 	if ledger := run.figures[figure{cpuFigures, "ledger"}]; ledger > 0 {
 		run.set(runFigures, "cpu_to_ledger", run.figures[cpu]/ledger)
 	}
@@ -142,18 +151,22 @@ func (c Config) roomFor(r row) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
+
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(c.Dir, &disk); err != nil {
 		return fmt.Errorf("cannot read how much room there is in %s: %w", c.Dir, err)
 	}
+
 	free, needed := int64(disk.Bavail)*disk.Bsize, int64(r.payments)*bytesPerPayment+bytesOfStack
 	if r.apart > 0 { // each of three replicas stores everything
 		needed *= 3
 	}
+
 	if free < needed {
 		return fmt.Errorf("%s has %d GB of room, but %s payments (%s) need %d GB: free some, or use fewer payments",
 			c.Dir, free/1e9, pix.Thousands(r.payments), r.name, needed/1e9)
 	}
+
 	return nil
 }
 
@@ -177,10 +190,12 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if err := stack.Clean(c.Dir); err != nil {
 		return nil, err
 	}
+
 	if err := c.roomFor(r); err != nil {
 		return nil, err
 	}
 	debug.FreeOSMemory() // the memory of the last audit does not count for this row
+
 	busy := meter.BusyShare()
 	if busy > busyMax {
 		fmt.Fprintf(c.Log, "the machine is not quiet: other programs use %.0f %% of it\n", 100*busy)
@@ -192,27 +207,32 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	}
 	far := &distance{roundTrip: r.apart}
 	defer far.close()
+
 	if m.Stack, err = stack.Start(ctx, m.stackConfig(far)); err != nil {
 		return nil, err
 	}
 	defer func() {
 		err = errors.Join(err, m.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
 	}()
+
 	if m.keys, err = m.Keys(); err != nil {
 		return nil, err
 	}
+
 	if m.options, err = m.Kafka().Options(); err != nil {
 		return nil, err
 	}
 	m.options = slices.Clip(m.options) // all append to it
 	m.callers = load.NewCallers(m.ProducerURL(), m.keys)
 	defer m.callers.Close()
+
 	if err := m.do(ctx); err != nil {
 		return nil, err
 	}
 	m.run.set(runFigures, "payments", float64(r.payments))
 	m.run.set(runFigures, "busy_share_before", busy)
 	m.run.verdict += fmt.Sprintf("; other programs used %.0f %% of the machine before it", 100*busy)
+
 	return m.run, nil
 }
 
@@ -230,18 +250,21 @@ func (m *session) do(ctx context.Context) error {
 	case readFloods:
 		return m.underReads(ctx)
 	}
+
 	return m.frontDoor(ctx)
 }
 
 func (m *session) stackConfig(far *distance) stack.Config {
 	people := []string{fmt.Sprint("SANDBOX_BANKS=", m.population.Banks),
 		fmt.Sprint("SANDBOX_CUSTOMERS=", m.population.Customers)}
+
 	env := environment{stack.Bootstrap: people, stack.Room: slices.Clone(people)}
 	for _, more := range []environment{m.Environment, m.env} {
 		for process, variables := range more {
 			env[process] = append(env[process], variables...)
 		}
 	}
+
 	config := stack.Config{
 		Dir: m.Dir, BinDir: m.BinDir, Ports: stack.FreePorts, Engines: m.Engines, CacheGrid: cacheGrid,
 		Kafka: m.kafka, Env: env,
@@ -252,6 +275,7 @@ func (m *session) stackConfig(far *distance) stack.Config {
 	if m.apart > 0 {
 		config.Replicas, config.Via = 3, far.via
 	}
+
 	return config
 }
 
@@ -264,6 +288,7 @@ func (m *session) begin(more ...meter.Process) (err error) {
 		}
 	}
 	m.before, err = meter.Read(m.processes, filepath.Join(m.Dir, "data"))
+
 	return err
 }
 
@@ -285,5 +310,6 @@ func (c Config) settings() string {
 	for _, process := range slices.Sorted(maps.Keys(c.Environment)) {
 		text += fmt.Sprintf("; %s %s", process, strings.Join(c.Environment[process], " "))
 	}
+
 	return text
 }

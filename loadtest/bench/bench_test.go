@@ -37,19 +37,23 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 		if seen[row.name] {
 			t.Errorf("two rows are named %q", row.name)
 		}
+
 		seen[row.name], covered[row.part] = true, true
 		if row.payments == 0 && row.does != rest {
 			t.Errorf("%s sends nothing", row.name)
 		}
 	}
+
 	for _, part := range AllParts() {
 		if !covered[part] {
 			t.Errorf("the part %s has no rows", part)
 		}
 	}
+
 	if err := CheckParts(DefaultParts); err != nil {
 		t.Error(err)
 	}
+
 	for _, bad := range [][]string{{"speed"}, {""}, nil} {
 		if CheckParts(bad) == nil {
 			t.Errorf("%q is taken for parts", bad)
@@ -64,6 +68,7 @@ func TestNothingMeasuredIsNoValidResult(t *testing.T) {
 	}
 	config := everything
 	config.Dir, config.Payments = t.TempDir(), 1_000_000_000_000
+
 	result, err := Measure(t.Context(), config)
 	if kit.Says(t, err, "GB of room", "5,000,000,000,000"); result != nil {
 		t.Errorf("without room on the disk the result is %+v", result)
@@ -73,19 +78,23 @@ func TestNothingMeasuredIsNoValidResult(t *testing.T) {
 // runs makes a row of one run for each rate, with latencies and costs that fit.
 func runs(name string, rates ...float64) Row {
 	row := Row{Name: name, Part: maximumPart}
+
 	for _, rate := range rates {
 		run := &Run{figures: map[figure]float64{perSecond: rate, ofCeiling: rate / 40_000}}
 		run.setLatency(&load.Latency{P50: 10, P99: 20})
+
 		for process, cpu := range map[string]time.Duration{"engine-0": 4000, "engine-1": 6000, "tigerbeetle": 20_000} {
 			run.setCosts([]meter.Usage{{Process: meter.Process{Name: process}, CPU: cpu}}, 1)
 		}
 		row.add(run)
 	}
+
 	return row
 }
 
 func TestComparisonTellsChangesFromNoise(t *testing.T) {
 	earlier := &Result{Rows: []Row{runs("maximum", 1000, 1010, 1020)}}
+
 	for _, test := range []struct {
 		name  string
 		rates []float64
@@ -99,6 +108,7 @@ func TestComparisonTellsChangesFromNoise(t *testing.T) {
 		{"faster", []float64{2000, 2020, 2040}, "better by 100 %", false},
 	} {
 		var text bytes.Buffer
+
 		err := (&Result{Rows: []Row{runs("maximum", test.rates...), runs("new", 1)}}).WriteComparison(&text,
 			earlier, 0.1)
 		if !strings.Contains(text.String(), test.holds) || !strings.Contains(text.String(), "1 rows") ||
@@ -106,6 +116,7 @@ func TestComparisonTellsChangesFromNoise(t *testing.T) {
 			t.Errorf("%s: the error is %v, the text %s", test.name, err, &text)
 		}
 	}
+
 	if runs := (&Result{Rows: []Row{runs("other", 1)}}); runs.WriteComparison(io.Discard, earlier, 0.1) == nil {
 		t.Error("results without a row in common are compared")
 	}
@@ -118,6 +129,7 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 	r.Write(&text)
 	kit.Holds(t, text.String(), "20001", "least", "10000", "most", "30000", "broken: INVALID, no figure",
 		"INVALID broken: <the audit failed>")
+
 	i := slices.Index(columns, "engines")
 	for _, table := range r.Tables() {
 		if strings.HasPrefix(table.Title, "CPU") && table.Rows[0][i+1] != "10.0" {
@@ -128,9 +140,11 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 	kit.Must(t, r.Page().Write(path, filepath.Dir(path)))
 	html, err := os.ReadFile(path)
 	kit.Must(t, err)
+
 	if !bytes.Contains(html, []byte("20,001/s")) || bytes.Contains(html, []byte("20,000")) {
 		t.Error("20,000.7/s must be 20,001 in every place")
 	}
+
 	if !bytes.Contains(html, []byte("&lt;the audit failed&gt;")) || bytes.Contains(html, []byte("src=")) ||
 		bytes.Contains(html, []byte("href=")) || bytes.Contains(html, []byte("NaN")) ||
 		bytes.Contains(html, []byte("ZgotmplZ")) {
@@ -153,15 +167,18 @@ func TestStoredResultPrintsTheSame(t *testing.T) {
 	var before, after bytes.Buffer
 	want.Write(&before)
 	got.Write(&after)
+
 	if before.String() != after.String() {
 		t.Errorf("measured:%s\nstored:%s", &before, &after)
 	}
 	text, err := os.ReadFile(path)
 	kit.Must(t, err)
+
 	if lines := bytes.Count(text, []byte("\n")); lines > 50 {
 		t.Errorf("two rows take %d lines:\n%s", lines, text)
 	}
 	kit.Must(t, os.WriteFile(path, []byte(`{"rows": [{"name": "maximum", "runs": [{}]}]}`), 0o600))
+
 	if _, err := Read(path); err == nil {
 		t.Error("a file without figures is read as a result")
 	}

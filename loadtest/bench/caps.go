@@ -19,8 +19,10 @@ func (m *session) capBanks(ctx context.Context) error {
 		return err
 	}
 	most := int64(ledger.ActCentavosMax)
+
 	for bank := range m.population.Banks {
 		ispb := string(m.population.Bank(bank))
+
 		for _, act := range []string{"day-cap", "night-cap"} {
 			of := client.ParticipantAct{Act: act, CapCentavos: &most, WindowSeconds: ledger.WindowSecondsMax}
 			if _, err := api.ActOnParticipant(ctx, ispb, "bench-"+act+"-"+ispb, of); err != nil {
@@ -29,5 +31,6 @@ func (m *session) capBanks(ctx context.Context) error {
 		}
 	}
 	host.Sleep(ctx, 2*time.Second) // by then every engine knows
+
 	return ctx.Err()
 }

@@ -26,15 +26,18 @@ func create(client tigerbeetle.Client, transfers []tb.Transfer) error {
 	for len(transfers) > 0 {
 		request := transfers[:min(len(transfers), 3*chainsPerRequest)]
 		transfers = transfers[len(request):]
+
 		refused, err := client.CreateTransfers(request)
 		if err != nil {
 			return err
 		}
+
 		if len(refused) > 0 {
 			return fmt.Errorf("%d of %d transfers were refused, the first with %s", len(refused), len(request),
 				refused[0].Result)
 		}
 	}
+
 	return nil
 }
 
@@ -44,10 +47,12 @@ func connect(config ledger.Config) (tigerbeetle.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil {
 		client.Close()
 		return nil, err
 	}
+
 	return client, nil
 }
 
@@ -59,6 +64,7 @@ func (m *session) ledgerAlone() error {
 		return err
 	}
 	defer client.Close()
+
 	if err := m.begin(); err != nil {
 		return err
 	}
@@ -71,6 +77,7 @@ func (m *session) ledgerAlone() error {
 
 	batch, more := <-batches
 	started := time.Now()
+
 	var open []phases
 	for err == nil && (more || len(open) > 0) {
 		// The last ones early: waiting for them is no work of the ledger.
@@ -85,23 +92,28 @@ func (m *session) ledgerAlone() error {
 		batch, more = <-batches
 	}
 	took := time.Since(started)
+
 	if err == nil {
 		err = m.end()
 	}
+
 	if err != nil {
 		return err
 	}
 	m.run.verdict = "the ledger refused no transfer; not audited"
 	m.run.set(perSecond.group, perSecond.name, float64(m.payments)/took.Seconds())
 	m.costs(m.payments)
+
 	return nil
 }
 
 func (m *session) makePhases(batches chan<- phases) {
 	defer close(batches)
 	random := rand.New(rand.NewPCG(1, 2))
+
 	for left := m.payments; left > 0; left -= chainsPerRequest {
 		var batch phases
+
 		for range min(chainsPerRequest, left) {
 			payer := random.IntN(m.population.Customers)
 			payee := (payer + 1 + random.IntN(m.population.Banks-1)) % m.population.Customers // at another bank

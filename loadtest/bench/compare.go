@@ -38,6 +38,7 @@ func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64)
 		table.Note += "\nHARDWARE OR SETTINGS DIFFER. Before: " + earlier.Hardware + "; " + earlier.Settings
 	}
 	rows, failed := 0, 0
+
 	for _, row := range r.Rows {
 		for _, other := range earlier.Rows {
 			if row.Name == other.Name && len(row.Verdicts) > 0 && len(other.Verdicts) > 0 {
@@ -46,18 +47,22 @@ func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64)
 			}
 		}
 	}
+
 	if rows == 0 {
 		return errors.New("the two results have no row in common")
 	}
 	table.Title = fmt.Sprintf("Against the result of %s, %d rows",
 		earlier.StartedAt.UTC().Format("2006-01-02 15:04 UTC"), rows)
 	table.Write(w)
+
 	if len(table.Rows) == 0 {
 		fmt.Fprintln(w, "nothing has changed")
 	}
+
 	if failed > 0 {
 		return fmt.Errorf("%d figures are worse by more than %.0f %%", failed, 100*worseMax)
 	}
+
 	return nil
 }
 
@@ -68,22 +73,27 @@ func (r Row) compare(earlier Row, worseMax float64, table *report.Table) (failed
 		if before.median == 0 || now.median == 0 {
 			continue
 		}
+
 		worse := now.median/before.median - 1 // below 0: better
 		if c.more {
 			worse = -worse
 		}
+
 		overlap := now.min <= before.max && before.min <= now.max
 		if math.Abs(worse) <= c.noise || overlap {
 			continue
 		}
+
 		verdict := fmt.Sprintf("better by %.0f %%", -100*worse)
 		if worse > 0 {
 			verdict = fmt.Sprintf("WORSE by %.0f %%", 100*worse)
 		}
+
 		if worse > worseMax {
 			failed++
 		}
 		table.Add(r.Name, c.title, fmt.Sprintf("%.2f", before.median), fmt.Sprintf("%.2f", now.median), verdict)
 	}
+
 	return failed
 }

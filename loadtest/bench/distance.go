@@ -26,16 +26,19 @@ func (d *distance) via(process, server, address string) (string, error) {
 	if near {
 		return address, nil
 	}
+
 	listen := link.Listen
 	if server == stack.Broker {
 		listen = link.ListenKafka
 	}
+
 	l, err := listen(address)
 	if err != nil {
 		return "", err
 	}
 	l.Set(link.Slow, d.roundTrip/2)
 	d.links = append(d.links, l)
+
 	return l.Address(), nil
 }
 

@@ -57,6 +57,7 @@ func (c call) by(ctx context.Context, callers *load.Callers) error {
 		err = fmt.Errorf("%s %s: the response holds %s %d times, not %d: %.500s", c.method, c.path, c.text, n,
 			c.times, answer)
 	}
+
 	return err
 }
 
@@ -78,10 +79,12 @@ func accountPath(a pix.Account) string {
 func orders(population sandbox.Population, n int) ([]*pixv1.PaymentOrder, error) {
 	random := rand.New(rand.NewPCG(1, 0))
 	generator := mix.NewGenerator(population, random)
+
 	weights, err := mix.Parse(settling)
 	if err != nil {
 		return nil, err
 	}
+
 	start, all := time.Now(), make([]*pixv1.PaymentOrder, n)
 	for i, c := range weights.Schedule(n, random) {
 		all[i] = &pixv1.PaymentOrder{}
@@ -90,6 +93,7 @@ func orders(population sandbox.Population, n int) ([]*pixv1.PaymentOrder, error)
 			return nil, err
 		}
 	}
+
 	return all, nil
 }
 
@@ -100,26 +104,31 @@ func pays(orders []*pixv1.PaymentOrder, lines int) (all []call, err error) {
 		empty.path, empty.status = "/v1/payments", http.StatusAccepted
 	}
 	open := map[string]call{}
+
 	for _, o := range orders {
 		line, err := json.Marshal(load.Payment(o))
 		if err != nil {
 			return nil, err
 		}
+
 		c, ok := open[o.Payer.Ispb]
 		if !ok {
 			c = empty
 			c.ispb = pix.ISPB(o.Payer.Ispb)
 		}
 		c.body, c.times = append(append(c.body, line...), '\n'), c.times+1
+
 		open[o.Payer.Ispb] = c
 		if c.times == lines {
 			all = append(all, c)
 			delete(open, o.Payer.Ispb)
 		}
 	}
+
 	for _, c := range open {
 		all = append(all, c)
 	}
+
 	return all, nil
 }
 
@@ -137,6 +146,7 @@ func callOver(ctx context.Context, callers *load.Callers, connections int, next 
 	recorder := load.NewRecorder()
 	var all sync.WaitGroup
 	began := time.Now()
+
 	for range connections {
 		all.Go(func() {
 			for ctx.Err() == nil {
@@ -145,6 +155,7 @@ func callOver(ctx context.Context, callers *load.Callers, connections int, next 
 					return
 				}
 				sent := time.Now()
+
 				if err := call.by(ctx, callers); err != nil {
 					cancel(fmt.Errorf("the run is not valid: %w", err))
 					return
@@ -155,16 +166,19 @@ func callOver(ctx context.Context, callers *load.Callers, connections int, next 
 	}
 	all.Wait()
 	latency := recorder.Latency("request")
+
 	return calls{int(latency.Count), time.Since(began), latency}, context.Cause(ctx)
 }
 
 // each returns the calls of a list, each once.
 func each(list []call) func() (call, bool) {
 	var taken atomic.Int64
+
 	return func() (call, bool) {
 		if i := int(taken.Add(1)) - 1; i < len(list) {
 			return list[i], true
 		}
+
 		return call{}, false
 	}
 }
@@ -179,28 +193,35 @@ func anyFor(lasts time.Duration, n int, about func(int) call) func() (call, bool
 // payment settled, and the audit is clean.
 func (m *session) frontDoor(ctx context.Context) error {
 	door := &Door{Operation: m.does, Connections: doorConnections}
+
 	measure, err := m.prepareDoor(ctx, door)
 	if err == nil {
 		err = m.begin()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	got, err := measure(ctx)
 	if err == nil {
 		err = m.end()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	verdict, err := m.audit(ctx)
 	if err != nil {
 		return err
 	}
+
 	if verdict.Summary.Settled != m.payments || verdict.Summary.Payments != m.payments {
 		return fmt.Errorf("the run is not valid: %d payments were accepted, the audit found %d, of which %d settled",
 			m.payments, verdict.Summary.Payments, verdict.Summary.Settled)
 	}
+
 	if door.Count == 0 {
 		door.Count = got.requests
 	}
@@ -208,6 +229,7 @@ func (m *session) frontDoor(ctx context.Context) error {
 	m.run.set(perSecond.group, perSecond.name, float64(door.Count)/got.took.Seconds())
 	m.run.setLatency(&got.latency)
 	m.costs(door.Count)
+
 	return nil
 }
 
@@ -216,11 +238,13 @@ func (m *session) prepareDoor(ctx context.Context, door *Door) (measuring, error
 	if m.does == readBalances {
 		return m.readBalances, nil
 	}
+
 	made, err := orders(m.population, m.payments)
 	if err != nil {
 		return nil, err
 	}
 	batched := Door{Connections: batchesAtOnce, Lines: batchLines}
+
 	switch m.does {
 	case payOne:
 		return m.payAll(made, door)
@@ -228,10 +252,12 @@ func (m *session) prepareDoor(ctx context.Context, door *Door) (measuring, error
 		door.Connections, door.Lines = batched.Connections, batched.Lines
 		return m.payAll(made, door)
 	}
+
 	pay, err := m.payAll(made, &batched)
 	if err == nil {
 		_, err = pay(ctx)
 	}
+
 	return func(ctx context.Context) (calls, error) {
 		return callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, len(made), func(i int) call {
 			return read(pix.ISPB(made[i].Payer.Ispb), "/v1/payments/"+made[i].EndToEndId, `"status":"settled"`)
@@ -246,11 +272,13 @@ type measuring = func(context.Context) (calls, error)
 func (m *session) payAll(made []*pixv1.PaymentOrder, door *Door) (measuring, error) {
 	requests, err := pays(made, max(1, door.Lines))
 	door.Count = m.payments
+
 	return func(ctx context.Context) (calls, error) {
 		got, err := callOver(ctx, m.callers, door.Connections, each(requests))
 		if err == nil {
 			err = m.awaitReports(ctx, m.payments)
 		}
+
 		return got, err
 	}, err
 }
@@ -268,6 +296,7 @@ func (m *session) readBalances(ctx context.Context) (calls, error) {
 			customer := m.population.Customer(i)
 			return read(customer.ISPB, accountPath(customer), `"posted_centavos":`)
 		}))
+
 	return got, errors.Join(<-paying, err)
 }
 
@@ -280,6 +309,7 @@ func (m *session) awaitReports(ctx context.Context, n int) error {
 	defer client.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, reportsMax, fmt.Errorf("not reported within %v", reportsMax))
 	defer cancel()
+
 	for {
 		ends, err := stream.Ends(ctx, kadm.NewClient(client), stream.Settlements)
 		if err != nil {
@@ -287,9 +317,11 @@ func (m *session) awaitReports(ctx context.Context, n int) error {
 		}
 		reports := 0
 		ends.Each(func(end kadm.ListedOffset) { reports += int(end.Offset) })
+
 		if reports >= n {
 			return nil
 		}
+
 		if !host.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("%d of %d payments have a settlement report: %w", reports, n, context.Cause(ctx))
 		}

@@ -35,18 +35,21 @@ func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
 	pay := call{http.MethodPost, "/v1/payments", "10000001", []byte("{}"), http.StatusAccepted,
 		`"status":"accepted"`, 1}
 	requests := slices.Repeat([]call{pay}, 200)
+
 	got, err := callOver(t.Context(), c, 4, each(requests))
 	if err != nil || got.requests != len(requests) || answered.Load() != int64(len(requests)) || got.took <= 0 {
 		t.Errorf("%+v %v, %d answered", got, err, answered.Load())
 	}
 	answered.Store(0)
 	wrongAt.Store(50)
+
 	if got, err = callOver(t.Context(), c, 4, each(requests)); err == nil ||
 		!strings.Contains(err.Error(), "not valid") || got.requests >= 50 {
 		t.Errorf("with a wrong answer: %+v %v", got, err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
+
 	if _, err = callOver(stopped, c, 4, anyFor(time.Hour, 1, func(int) call {
 		return pay
 	})); !errors.Is(err, context.Canceled) {

@@ -46,32 +46,39 @@ func (m *session) overloaded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	o, err := m.newOffer()
 	if err != nil {
 		return err
 	}
 	defer o.producer.Close()
+
 	lasts := m.RateDuration
 	if m.does == overKafka {
 		o.callers, lasts = nil, max(lasts, kafkaLasts)
 	}
 	used := cpuUsed()
 	o.begin(lasts)
+
 	if err := o.send(ctx, m.times*maximum); err != nil {
 		return err
 	}
 	sending := time.Since(o.began) // longer than planned if the way in was slow
 	generator := (cpuUsed() - used).Seconds() / sending.Seconds()
+
 	normal, probes, err := o.normalAfter(ctx, m.callers)
 	if err == nil {
 		err = m.awaitReports(ctx, m.payments/4+int(o.accepted.Load())+probes)
 	}
+
 	if err == nil {
 		err = stream.ReadTopic(ctx, m.Kafka(), stream.Settlements, o.take)
 	}
+
 	if err = errors.Join(err, o.wrong); err != nil {
 		return err
 	}
+
 	verdict, err := m.audit(ctx)
 	if err != nil {
 		return err
@@ -81,6 +88,7 @@ func (m *session) overloaded(ctx context.Context) error {
 	m.run.set(overloadFigures, "normal_after", normal+(sending-lasts).Seconds())
 	m.run.set(overloadFigures, "generator_processors", generator)
 	o.sumUp(m.run)
+
 	return nil
 }
 
@@ -90,6 +98,7 @@ func cpuUsed() time.Duration {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
 		return 0
 	}
+
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
@@ -118,10 +127,12 @@ type offer struct {
 func (m *session) newOffer() (*offer, error) {
 	o := &offer{callers: m.callers, random: rand.New(rand.NewPCG(3, 0)), latency: load.NewRecorder(),
 		refusals: load.NewRecorder(), orders: map[string][]*pixv1.PaymentOrder{}}
+
 	made, err := orders(m.population, offerTemplates)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, order := range made {
 		bank := order.Payer.Ispb
 		if o.orders[bank] == nil {
@@ -134,6 +145,7 @@ func (m *session) newOffer() (*offer, error) {
 			kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 			kgo.ProducerLinger(offerTick), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
 			kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(offerBufferedMax))...)
+
 	return o, err
 }
 
@@ -149,6 +161,7 @@ func (o *offer) next(n int, at time.Time) *pixv1.PaymentOrder {
 	order := of[n%len(of)]
 	order.EndToEndId, order.AcceptedAtUnixMs = pix.NewEndToEndID(pix.ISPB(order.Payer.Ispb), at, o.random).String(),
 		at.UnixMilli()
+
 	return order
 }
 
@@ -161,6 +174,7 @@ func (o *offer) send(ctx context.Context, rate float64) error {
 	connections, sending := make(chan struct{}, offerConnections), sync.WaitGroup{}
 	defer sending.Wait()
 	var batch bytes.Buffer
+
 	for sent := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -172,23 +186,28 @@ func (o *offer) send(ctx context.Context, rate float64) error {
 					if err := o.produce(ctx, order); err != nil {
 						return err
 					}
+
 					continue
 				}
+
 				if err := json.NewEncoder(&batch).Encode(load.Payment(order)); err != nil {
 					return err
 				}
+
 				if (sent+1)%batchLines == 0 {
 					bank, body := order.Payer.Ispb, bytes.Clone(batch.Bytes())
 					batch.Reset()
 					connections <- struct{}{}
 					sending.Go(func() {
 						defer func() { <-connections }()
+
 						if err := o.post(ctx, bank, body); err != nil {
 							fail(err)
 						}
 					})
 				}
 			}
+
 			if !now.Before(o.ends) {
 				sending.Wait()
 				return errors.Join(o.producer.Flush(ctx), context.Cause(ctx))
@@ -206,6 +225,7 @@ func (o *offer) produce(ctx context.Context, order *pixv1.PaymentOrder) error {
 	o.offered.Add(1)
 	o.accepted.Add(1) // before its report can come
 	o.producer.Produce(ctx, &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}, nil)
+
 	return nil
 }
 
@@ -213,6 +233,7 @@ func (o *offer) produce(ctx context.Context, order *pixv1.PaymentOrder) error {
 func (o *offer) post(ctx context.Context, bank string, body []byte) error {
 	o.offered.Add(batchLines)
 	sent := time.Now()
+
 	answer, err := o.callers.Send(ctx, http.MethodPost, "/v1/payments:batch", bank, body)
 	switch {
 	case err != nil:
@@ -224,24 +245,29 @@ func (o *offer) post(ctx context.Context, bank string, body []byte) error {
 	default:
 		o.accepted.Add(int64(bytes.Count(answer.Body, []byte(`"status":"accepted"`))))
 	}
+
 	return nil
 }
 
 // take counts a report, by the time of its record.
 func (o *offer) take(r *kgo.Record) {
 	id, err := pix.ParseEndToEndID(string(r.Key))
+
 	due := id.Time().Add(time.Duration(id.OrderedSuffix()) * time.Microsecond)
 	if err != nil || due.Before(o.began.Truncate(time.Microsecond)) || !due.Before(o.ends) {
 		return // another's
 	}
+
 	var report pixv1.SettlementReport
 	if err := report.UnmarshalVTUnsafe(r.Value); err != nil {
 		o.wrong = fmt.Errorf("the report of %s: %w", id, err)
 		return
 	}
+
 	switch {
 	case report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC:
 		o.latency.Record(r.Timestamp.Sub(due))
+
 		if second := int(r.Timestamp.Sub(o.began) / time.Second); second < len(o.settled) {
 			o.settled[max(0, second)]++
 		} else {
@@ -251,6 +277,7 @@ func (o *offer) take(r *kgo.Record) {
 		if o.rejected++; o.rejected == 1 || r.Timestamp.Before(o.firstRefusal) {
 			o.firstRefusal = r.Timestamp
 		}
+
 		if r.Timestamp.After(o.last) {
 			o.last = r.Timestamp
 		}
@@ -269,25 +296,31 @@ func (o *offer) normalAfter(ctx context.Context, callers *load.Callers) (seconds
 			first = sent
 		}
 		order := o.next(i*batchLines, sent)
+
 		body, err := json.Marshal(load.Payment(order))
 		if err != nil {
 			return 0, 0, err
 		}
+
 		answer, err := callers.Send(ctx, http.MethodPost, "/v1/payments", order.Payer.Ispb, body, "Prefer", "wait=2")
 		if err != nil {
 			return 0, 0, err
 		}
+
 		if answer.Status == http.StatusOK || answer.Status == http.StatusAccepted {
 			accepted++
 		}
+
 		if fast++; answer.Status != http.StatusOK || time.Since(sent) > normalWithin {
 			fast = 0
 			time.Sleep(100 * time.Millisecond)
 		}
+
 		if fast == normalTimes {
 			return first.Sub(began).Seconds(), accepted, nil
 		}
 	}
+
 	return 0, 0, fmt.Errorf("the run is not valid: after %v payments still take more than %v", time.Since(began),
 		normalWithin)
 }
@@ -301,6 +334,7 @@ func (o *offer) sumUp(run *Run) {
 			beside, seconds = beside+settled, seconds+1
 		}
 	}
+
 	refused := float64(o.offered.Load()-o.accepted.Load()) / lasted
 	if o.callers == nil && o.rejected > 0 {
 		refused = float64(o.rejected) / max(1, o.last.Sub(o.firstRefusal).Seconds())
@@ -308,6 +342,7 @@ func (o *offer) sumUp(run *Run) {
 	latency := o.latency.Latency("settled")
 	run.setLatency(&latency)
 	run.set(perSecond.group, perSecond.name, float64(inTime)/lasted)
+
 	for name, value := range map[string]float64{
 		"offered": float64(o.offered.Load()) / lasted, "accepted": float64(o.accepted.Load()),
 		"settled": float64(inTime + o.late), "refused": refused,

@@ -19,10 +19,12 @@ func TestOverloadIsSummedUp(t *testing.T) {
 	run := &Run{figures: map[figure]float64{}}
 	of := func(name string) float64 { return run.figures[figure{overloadFigures, name}] }
 	o.sumUp(run)
+
 	if of("settled_beside_refusals") != 15 || of("settled") != 187 || run.figures[perSecond] != 45 ||
 		of("refused") != 15 {
 		t.Errorf("%+v", run.figures)
 	}
+
 	o.callers = &load.Callers{}
 	if o.sumUp(run); of("refused") != 200 {
 		t.Errorf("%+v", run.figures)

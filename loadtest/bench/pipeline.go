@@ -33,16 +33,19 @@ func (m *session) load(ctx context.Context, mixName string, config load.Config) 
 	if err != nil {
 		return nil, err
 	}
+
 	config.Stream, config.Population, config.Mix, config.MixName, config.DrainTimeout = m.Kafka(), m.population,
 		weights, mixName, reportsMax
 	if config.OutstandingMax = 1_000_000; config.Rate == 0 {
 		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, cmp.Or(m.outstanding, outstandingMax)
 	}
+
 	result, err := load.Run(ctx, config)
 	if err == nil && !result.Passed {
 		report.WriteLoad(m.Config.Log, result)
 		err = errors.New("the run is not valid: " + result.Verdict())
 	}
+
 	return result, err
 }
 
@@ -52,6 +55,7 @@ func (m *session) maximum(ctx context.Context, seed uint64, payments int) (float
 	if err != nil {
 		return 0, err
 	}
+
 	return max(result.SteadyPerSecond, result.SettledPerSecond), nil
 }
 
@@ -59,17 +63,21 @@ func (m *session) maximum(ctx context.Context, seed uint64, payments int) (float
 func (m *session) pipeline(ctx context.Context) error {
 	running, end := context.WithCancel(ctx)
 	defer end()
+
 	engines, bare, err := m.prepare(running)
 	if err != nil {
 		return err
 	}
+
 	if err := m.begin(bare...); err != nil {
 		return err
 	}
+
 	countedBefore, err := meter.ReadEngines(ctx, engines)
 	if err != nil {
 		return err
 	}
+
 	profiled := func() error { return nil }
 	if m.part == profilePart {
 		profiled = m.startProfile(ctx, engines[0])
@@ -77,6 +85,7 @@ func (m *session) pipeline(ctx context.Context) error {
 	stopBanks, stopFlood := m.startBanks(ctx, end), m.startFlood(ctx)
 	var counted meter.Engines
 	var unmeasured error
+
 	config := load.Config{Rate: float64(m.rate), Payments: m.payments, Seed: 1, AtEnd: func() {
 		if unmeasured = m.end(); unmeasured == nil {
 			counted, unmeasured = meter.ReadEngines(ctx, engines)
@@ -85,13 +94,16 @@ func (m *session) pipeline(ctx context.Context) error {
 	if file, ok := m.ProgressOn.(*os.File); ok {
 		config.Progress, config.ProgressEvery = load.ProgressOn(file)
 	}
+
 	result, err := m.load(running, cmp.Or(m.mix, m.Mix), config)
 	if err := errors.Join(err, unmeasured, stopFlood(), stopBanks()); err != nil {
 		return err
 	}
+
 	if err := profiled(); err != nil {
 		return err
 	}
+
 	m.run.verdict = result.Verdict() + "; not audited"
 	if m.does != payBare {
 		verdict, err := m.audit(ctx)
@@ -101,9 +113,11 @@ func (m *session) pipeline(ctx context.Context) error {
 		m.run.verdict = result.Verdict() + ". " + verdict.String()
 	}
 	m.sumUp(result, counted.Since(countedBefore))
+
 	if m.part == questionsPart && m.rate > 0 {
 		return m.answered(ctx)
 	}
+
 	return nil
 }
 
@@ -114,17 +128,21 @@ func (m *session) prepare(ctx context.Context) (engines []string, bare []meter.P
 		bare, err = m.startBare(ctx)
 		return nil, bare, err
 	}
+
 	for _, name := range m.Names() {
 		if strings.HasPrefix(name, "engine-") {
 			engines = append(engines, m.TelemetryURL(name))
 		}
 	}
+
 	if m.answering > 0 { // the banks over HTTP are all there are
 		err = m.StopProcess(ctx, stack.Simulator)
 	}
+
 	if err == nil && m.capped {
 		err = m.capBanks(ctx)
 	}
+
 	return engines, nil, err
 }
 
@@ -135,6 +153,7 @@ func (m *session) sumUp(result *load.Result, counted meter.Engines) {
 	// A short run has no steady window, and where all is refused nothing settles.
 	run.set(perSecond.group, perSecond.name,
 		cmp.Or(result.SteadyPerSecond, result.SettledPerSecond, float64(result.Rejected)/result.Seconds))
+
 	if m.part == growthPart {
 		for i, rate := range rates(result.PerSecond, m.Payments) {
 			run.set(growthFigures, fmt.Sprint(i+1), rate)
@@ -142,6 +161,7 @@ func (m *session) sumUp(result *load.Result, counted meter.Engines) {
 	}
 	run.set(runFigures, "transfers_per_request", counted.Mean(meter.LedgerRequestEvents, "write"))
 	run.setLatency(result.Latency("settled"))
+
 	for _, hop := range meter.HopNames {
 		run.set(hopMeanFigures, hop, 1e3*counted.Mean(meter.HopSeconds, hop))
 		run.set(hopP99Figures, hop, 1e3*counted.Quantile(0.99, meter.HopSeconds, hop))
@@ -159,6 +179,7 @@ func rates(seconds []load.Second, each int) (rates []float64) {
 		}
 		settled += second.Settled
 	}
+
 	return rates
 }
 
@@ -176,6 +197,7 @@ func (m *session) startFlood(ctx context.Context) (stop func() error) {
 		fmt.Fprintf(m.Config.Log, "the flood sent %s %s\n", pix.Thousands(sent), flood.Kind)
 		ended <- err
 	}()
+
 	return func() error { cancel(); return <-ended }
 }
 
@@ -185,10 +207,12 @@ func (m *session) audit(ctx context.Context) (verdict audit.Verdict, err error) 
 		return verdict, err
 	}
 	defer client.Close()
+
 	secrets, err := audit.ReadSecrets(m.AnswerKeysFile())
 	if err != nil {
 		return verdict, err
 	}
+
 	verdict, err = audit.Run(ctx, audit.Config{
 		Kafka: m.options, Ledger: client, Secrets: secrets, Behind: m.Kafka().Behind, Wait: 70 * time.Second,
 		Log: func(string, ...any) {},
@@ -196,10 +220,12 @@ func (m *session) audit(ctx context.Context) (verdict audit.Verdict, err error) 
 	if n := verdict.Summary.LeftOut; n > 0 {
 		fmt.Fprintf(m.Config.Log, "the audit's Kafka client left records out %d times: they were fetched again\n", n)
 	}
+
 	if err == nil && !verdict.Clean {
 		verdict.Write(m.Config.Log)
 		err = errors.New("the run is not valid: " + verdict.String())
 	}
+
 	return verdict, err
 }
 

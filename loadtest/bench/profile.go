@@ -32,6 +32,7 @@ func (m *session) startProfile(ctx context.Context, url string) func() error {
 	var tops strings.Builder
 	done := make(chan error, 1)
 	go func() { done <- m.takeProfiles(ctx, url, &tops) }()
+
 	return func() error {
 		select {
 		case err := <-done:
@@ -48,27 +49,33 @@ func (m *session) takeProfiles(ctx context.Context, url string, tops *strings.Bu
 	if err := os.MkdirAll(m.Profiles, 0o755); err != nil {
 		return err
 	}
+
 	if !host.Sleep(ctx, 4*time.Second) {
 		return ctx.Err()
 	}
+
 	for _, p := range profiles {
 		name, _, _ := strings.Cut(p.path, "?")
 		file := filepath.Join(m.Profiles, name+".pb.gz")
+
 		profile, err := meter.Get(ctx, url+"/debug/pprof/"+p.path)
 		if err == nil {
 			err = os.WriteFile(file, profile, 0o644)
 		}
+
 		if err != nil {
 			return fmt.Errorf("cannot profile the engine: %w", err)
 		}
 		command := exec.CommandContext(ctx, "go",
 			append(append([]string{"tool", "pprof", "-top"}, p.options...), file)...)
 		command.Env = append(os.Environ(), "PPROF_TMPDIR="+m.Profiles)
+
 		top, err := command.Output()
 		if err != nil {
 			return fmt.Errorf("cannot read the profile %s: %w", file, err)
 		}
 		fmt.Fprintf(tops, "\n%s:\n%s", file, top)
 	}
+
 	return nil
 }

@@ -31,9 +31,11 @@ func (m *session) startBanks(ctx context.Context, failed func()) (stop func() er
 		return func() error { return nil }
 	}
 	ctx, cancel := context.WithCancel(ctx)
+
 	ended := make(chan error, m.population.Banks)
 	for i := range m.population.Banks {
 		bank := string(m.population.Bank(i))
+
 		play := m.hang
 		if i < m.answering {
 			play = m.answerAll
@@ -43,18 +45,22 @@ func (m *session) startBanks(ctx context.Context, failed func()) (stop func() er
 			for err == nil && ctx.Err() == nil {
 				err = play(ctx, api, bank)
 			}
+
 			if err != nil {
 				failed()
 			}
 			ended <- err
 		}()
 	}
+
 	return func() error {
 		cancel()
+
 		var all error
 		for range m.population.Banks {
 			all = errors.Join(all, <-ended)
 		}
+
 		return all
 	}
 }
@@ -68,6 +74,7 @@ func (m *session) hang(ctx context.Context, api *client.Client, bank string) err
 		return lasts.Err()
 	}, nil)
 	<-lasts.Done()
+
 	return nil
 }
 
@@ -77,6 +84,7 @@ func (m *session) answerAll(ctx context.Context, api *client.Client, bank string
 	if err != nil {
 		return err
 	}
+
 	asked, ended := make(chan string, 100_000), make(chan error, answerers)
 	for range answerers {
 		go func() { ended <- answer(ctx, api, secret, bank, asked) }()
@@ -91,12 +99,15 @@ func (m *session) answerAll(ctx context.Context, api *client.Client, bank string
 		}
 	}, nil)
 	close(asked)
+
 	for range answerers {
 		err = errors.Join(err, <-ended)
 	}
+
 	if ctx.Err() != nil { // whatever ended then was to end
 		err = nil
 	}
+
 	return err
 }
 
@@ -114,16 +125,19 @@ func answer(ctx context.Context, api *client.Client, secret client.Secret, bank 
 				more = false
 			}
 		}
+
 		if _, err := api.Answer(ctx, bank, answers...); err != nil {
 			return fmt.Errorf("%s: %d answers: %w", bank, len(answers), err)
 		}
 	}
+
 	return nil
 }
 
 // answered measures how long the banks took, by the times of the records of requests and responses.
 func (m *session) answered(ctx context.Context) error {
 	asked, took := map[string]time.Time{}, load.NewRecorder()
+
 	err := stream.ReadTopic(ctx, m.Kafka(), stream.AuthorizationRequests, func(r *kgo.Record) {
 		if before, again := asked[string(r.Key)]; !again || r.Timestamp.Before(before) {
 			asked[string(r.Key)] = r.Timestamp
@@ -142,5 +156,6 @@ func (m *session) answered(ctx context.Context) error {
 	latency := took.Latency("answered")
 	m.run.set(answerFigures, "p50", latency.P50)
 	m.run.set(answerFigures, "p99", latency.P99)
+
 	return err
 }

@@ -74,6 +74,7 @@ func (r *reader) read(ctx context.Context, flood int) {
 				answer, err := r.doors[i%len(r.doors)].Send(lasts, http.MethodGet, floods[flood].path(r),
 					string(r.ispb), nil)
 				cancel()
+
 				if r.requests.Add(1); err == nil && answer.Status == http.StatusTooManyRequests {
 					r.refusals.Add(1)
 				}
@@ -86,6 +87,7 @@ func (r *reader) read(ctx context.Context, flood int) {
 // readEverything sends all floods of all readers until ctx ends.
 func readEverything(ctx context.Context, readers []*reader) {
 	var all sync.WaitGroup
+
 	for _, reader := range readers {
 		for flood := range floods {
 			all.Go(func() { reader.read(ctx, flood) })
@@ -102,6 +104,7 @@ func while(ctx context.Context, flood func(context.Context), act func() error) e
 	err := act()
 	stop()
 	sending.Wait()
+
 	return err
 }
 
@@ -117,6 +120,7 @@ func (m *session) underReads(ctx context.Context) error {
 	}
 	var requests, refusals atomic.Int64
 	var readers []*reader
+
 	for bank := 1; bank < m.population.Banks; bank++ {
 		reader := &reader{ispb: m.population.Bank(bank), doors: doors(), population: m.population, bank: bank,
 			requests: &requests, refusals: &refusals}
@@ -133,6 +137,7 @@ func (m *session) underReads(ctx context.Context) error {
 			Random: rand.New(rand.NewPCG(4, 0))}.Run(ctx, m.options)
 	}
 	everything := func(ctx context.Context) { readEverything(ctx, readers) }
+
 	err = while(ctx, beside, func() error {
 		phase := func(name string, flood func(context.Context)) error {
 			requests.Store(0)
@@ -141,6 +146,7 @@ func (m *session) underReads(ctx context.Context) error {
 			lasted := float64(m.slices()) * (slice + underWay).Seconds()
 			m.run.set(readFigures, name+", requests", float64(requests.Load())/lasted)
 			m.run.set(readFigures, name+", refused", float64(refusals.Load())/lasted)
+
 			return err
 		}
 		for flood, of := range floods {
@@ -148,11 +154,13 @@ func (m *session) underReads(ctx context.Context) error {
 				return err
 			}
 		}
+
 		return phase(readAll, everything)
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
+
 	for name, flood := range map[string]func(context.Context){readQuiet: func(context.Context) {},
 		readAll: everything} {
 		err := while(ctx, flood, func() error {
@@ -165,6 +173,7 @@ func (m *session) underReads(ctx context.Context) error {
 		}
 	}
 	m.run.verdict = "every payment settled"
+
 	return nil
 }
 
@@ -182,17 +191,20 @@ func (m *session) phase(ctx context.Context, payer *payer, name string, flood fu
 				return payer.pay(ctx, flooded)
 			})
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	m.run.set(readFigures, name+", failed", float64(flooded.failed.Load()))
+
 	for when, paid := range map[string]*paid{"quiet": quiet, "flooded": flooded} {
 		payments, reads := paid.payments.Latency("settled"), paid.reads.Latency("read")
 		m.run.set(readFigures, name+", "+when+" p50", payments.P50)
 		m.run.set(readFigures, name+", "+when+" p99", payments.P99)
 		m.run.set(readFigures, name+", "+when+" reads p50", reads.P50)
 	}
+
 	return nil
 }
 
@@ -201,11 +213,13 @@ func (r *reader) prepare(ctx context.Context) error {
 	random, next := rand.New(rand.NewPCG(uint64(r.bank), 0)), (r.bank+1)%r.population.Banks
 	payer, payee := r.population.Customer(r.bank), r.population.Customer(next)
 	var made []*pixv1.PaymentOrder
+
 	for range readLines / 2 { // a hold and a posting each
 		id := pix.NewEndToEndID(payer.ISPB, time.Now(), random).String()
 		made = append(made, &pixv1.PaymentOrder{EndToEndId: id, Payer: mix.AccountMessage(payer),
 			Payee: mix.AccountMessage(payee), AmountCentavos: readReturns})
 	}
+
 	calls, err := pays(made, len(made))
 	if err != nil {
 		return err
@@ -213,11 +227,13 @@ func (r *reader) prepare(ctx context.Context) error {
 	id := made[len(made)-1].EndToEndId
 	r.payment, r.account = "/v1/payments/"+id, accountPath(payer)
 	calls = append(calls, read(r.ispb, r.payment, `"status":"settled"`))
+
 	for range readReturns {
 		body := fmt.Appendf(nil, `{"original_end_to_end_id": %q, "amount_centavos": 1, "reason_code": "MD06"}`, id)
 		calls = append(calls, call{http.MethodPost, "/v1/returns", r.population.Bank(next), body, http.StatusAccepted,
 			`"status":"accepted"`, 1})
 	}
+
 	for _, call := range append(calls, read(r.ispb, r.payment, fmt.Sprintf(`"returned_centavos":%d,`, readReturns))) {
 		if err := call.await(ctx, r.doors[0]); err != nil {
 			return err
@@ -226,6 +242,7 @@ func (r *reader) prepare(ctx context.Context) error {
 	until := time.Now().Add(-time.Second).UTC()
 	r.day = fmt.Sprintf("/v1/participants/%s/statements/%v?until=%s", r.ispb, pix.DayOf(until),
 		until.Format(time.RFC3339))
+
 	return nil
 }
 
@@ -260,6 +277,7 @@ func (p *payer) pay(ctx context.Context, to *paid) error {
 			recorder.Record(time.Since(due))
 		})
 	}
+
 	began := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
 		due := began.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
@@ -267,15 +285,18 @@ func (p *payer) pay(ctx context.Context, to *paid) error {
 			break
 		}
 		time.Sleep(time.Until(due))
+
 		body, err := json.Marshal(load.Payment(flood.Order(due, n)))
 		if err != nil {
 			return err
 		}
+
 		p.sent++
 		if send(due, to.payments, http.MethodPost, "/v1/payments", body); n%10 == 0 {
 			send(due, to.reads, http.MethodGet, accountPath(p.population.Customer(p.population.Banks*(n%100))), nil)
 		}
 	}
 	all.Wait()
+
 	return ctx.Err()
 }

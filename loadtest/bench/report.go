@@ -17,19 +17,23 @@ func (r *Result) Page() report.Page {
 		CheckNote:  "A run gives figures only if every payment ended as it must, no send was dropped, and the audit of topics and ledger is clean.",
 	}
 	runs := 0
+
 	for _, row := range r.Rows {
 		if row.Differs != "" {
 			p.Facts = append(p.Facts, report.Fact{Name: row.Name, Value: row.Differs})
 		}
+
 		for _, why := range row.Invalid {
 			p.Problems = append(p.Problems, why)
 			p.Checks = append(p.Checks, report.Check{Name: row.Name, Text: why})
 		}
+
 		runs += len(row.Verdicts)
 		for _, text := range row.Verdicts {
 			p.Checks = append(p.Checks, report.Check{Name: row.Name, Passed: true, Text: text})
 		}
 	}
+
 	p.Verdict = fmt.Sprintf(
 		"%d runs are valid. In each run of the pipeline every payment ended as it must and the audit is clean; the ledger alone refused no transfer.",
 		runs)
@@ -38,34 +42,41 @@ func (r *Result) Page() report.Page {
 			fmt.Sprintf("%d runs are valid, %d are not and give no figure.", runs, len(p.Problems))
 	}
 	r.draw(&p)
+
 	return p
 }
 
 func (r *Result) draw(p *report.Page) {
 	var throughput, costs, hops, overload []plot.Bar
 	var curves []report.Curve
+
 	for _, row := range r.Rows {
 		if len(row.Verdicts) == 0 || row.Part == gatePart { // those are short
 			continue
 		}
+
 		p.Figures = append(p.Figures, row.headline()...)
 		if has(overloadFigures)(row) {
 			bar := row.bar(overloadFigures, "maximum", "offered")
 			bar.Values = append(bar.Values, row.median(perSecond))
 			overload = append(overload, bar)
 		}
+
 		if row.Part == doorPart || row.Part == overloadPart {
 			continue // the other drawings are of payments that settle
 		}
+
 		costs = append(costs, row.bar(cpuFigures, columns...))
 		if has(hopMeanFigures)(row) {
 			hops = append(hops, row.bar(hopMeanFigures, meter.HopNames...))
 		}
+
 		if row.course != nil {
 			p.Courses = append(p.Courses,
 				report.DrawRun(row.Name, plot.HalfWidth, row.median(offered),
 					report.Course{PerSecond: row.course}, nil))
 		}
+
 		if !row.offersRate() {
 			throughput = append(throughput, row.bar(perSecond.group, perSecond.name))
 		} else if row.Curve != nil {
@@ -92,6 +103,7 @@ func (r Row) bar(group string, names ...string) plot.Bar {
 	for _, name := range names {
 		bar.Values = append(bar.Values, r.median(figure{group, name}))
 	}
+
 	return bar
 }
 
@@ -105,10 +117,12 @@ func (r Row) headline() []report.Fact {
 		return []report.Fact{{Name: "p50 / p99, " + r.Name,
 			Value: plot.Amount(r.median(p50)) + " / " + plot.Amount(r.median(p99)) + " ms"}}
 	}
+
 	facts := []report.Fact{{Name: r.Name, Value: rate}}
 	if ratio := r.median(ofCeiling); ratio > 0 && r.Name == "maximum" {
 		facts = append(facts, report.Fact{Name: "of the ledger's ceiling in the same pass",
 			Value: fmt.Sprintf("%.2f", ratio)})
 	}
+
 	return facts
 }

@@ -114,6 +114,7 @@ func (r *Run) setLatency(l *load.Latency) {
 // setCosts adds up, for each payment, what the processes that share a column used.
 func (r *Run) setCosts(uses []meter.Usage, payments int) {
 	n := float64(payments)
+
 	for _, use := range uses {
 		column := columnOf(use.Name)
 		r.sum(cpuFigures, column, float64(use.CPU.Microseconds())/n)
@@ -143,6 +144,7 @@ func columnOf(process string) string {
 	case process == stack.Simulator:
 		return "banks"
 	}
+
 	return process
 }
 
@@ -151,12 +153,14 @@ func (r *Row) add(run *Run) {
 	if r.Figures == nil {
 		r.Figures = Figures{}
 	}
+
 	for f, value := range run.figures {
 		if r.Figures[f.group] == nil {
 			r.Figures[f.group] = map[string][]float64{}
 		}
 		r.Figures[f.group][f.name] = append(r.Figures[f.group][f.name], rounded(value, 7))
 	}
+
 	if len(r.Verdicts) == 0 {
 		r.Door, r.Curve, r.course = run.door, run.curve, run.course
 	}
@@ -168,6 +172,7 @@ func rounded(v float64, digits int) float64 {
 	if err != nil {
 		return v
 	}
+
 	return short
 }
 
@@ -175,10 +180,12 @@ func curveOf(points []load.Point) *report.Curve {
 	if len(points) == 0 {
 		return nil
 	}
+
 	c := &report.Curve{}
 	for _, p := range points {
 		c.Percentiles, c.Ms = append(c.Percentiles, rounded(p.Percentile, 10)), append(c.Ms, rounded(p.Ms, 7))
 	}
+
 	return c
 }
 
@@ -187,10 +194,12 @@ type spread struct{ min, median, max float64 }
 
 func (r Row) spread(f figure) spread {
 	values := slices.Sorted(slices.Values(r.Figures[f.group][f.name]))
+
 	n := len(values)
 	if n == 0 {
 		return spread{}
 	}
+
 	return spread{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}
 }
 
@@ -205,12 +214,15 @@ func Read(path string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r := &Result{}
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("%s is not a result of bench: %w", path, err)
 	}
+
 	if !slices.ContainsFunc(r.Rows, func(row Row) bool { return len(row.Figures) > 0 || len(row.Invalid) > 0 }) {
 		return nil, fmt.Errorf("%s holds no figures: it must be a file that bench --json wrote", path)
 	}
+
 	return r, nil
 }

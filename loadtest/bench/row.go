@@ -102,15 +102,18 @@ func PartsHelp() string {
 	for _, part := range parts {
 		text.WriteString(settings.Beside(fmt.Sprintf("  %-10s ", part.name), part.what))
 	}
+
 	return text.String()
 }
 
 // CheckParts rejects unknown parts.
 func CheckParts(names []string) error {
 	known := AllParts()
+
 	if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(known, name) }) {
 		return fmt.Errorf("--parts is %q: it must be all, or some of\n%s", strings.Join(names, ","), PartsHelp())
 	}
+
 	return nil
 }
 
@@ -119,6 +122,7 @@ func AllParts() (names []string) {
 	for _, part := range parts {
 		names = append(names, part.name)
 	}
+
 	return names
 }
 
@@ -154,6 +158,7 @@ func (c Config) rows() (chosen []row) {
 				r.payments = int(float64(r.rate) * c.RateDuration.Seconds())
 			}
 		}
+
 		if slices.Contains(c.Parts, part) && strings.Contains(name, c.Rows) {
 			chosen = append(chosen, r)
 		}
@@ -163,6 +168,7 @@ func (c Config) rows() (chosen []row) {
 	add(maximumPart, "maximum, broker with fsync", row{env: environment{stack.Broker: {"BROKER_SYNC_WRITES=true"}}})
 	add(maximumPart, "maximum, shared cores", row{sharedCores: true})
 	add(maximumPart, "maximum, Apache Kafka", row{kafka: stack.Apache})
+
 	for i, rate := range c.Rates {
 		name := pix.Thousands(rate) + "/s"
 		if i == 0 {
@@ -177,6 +183,7 @@ func (c Config) rows() (chosen []row) {
 	add(doorPart, "front door, states", row{does: readStates, payments: doorPayments, env: acceptsAll})
 	add(doorPart, "front door, balances while 1,000/s settle",
 		row{does: readBalances, payments: int(settlingRate * c.RateDuration.Seconds()), env: acceptsAll})
+
 	for _, way := range []operation{overBatches, overKafka} {
 		for _, times := range []float64{2, 3} {
 			add(overloadPart, fmt.Sprintf("overload, %s, %g times the maximum", way, times),
@@ -189,6 +196,7 @@ func (c Config) rows() (chosen []row) {
 	add(growthPart, fmt.Sprintf("maximum, %s payments", pix.Thousands(growthTimes*c.Payments)),
 		row{payments: growthTimes * c.Payments})
 	add(capsPart, "maximum, capped banks", row{capped: true})
+
 	for _, apart := range distances {
 		add(distancePart, fmt.Sprintf("%d ms apart, 1,000/s", apart.Milliseconds()), row{rate: 1000, apart: apart})
 		add(distancePart, fmt.Sprintf("%d ms apart, maximum", apart.Milliseconds()),
@@ -210,6 +218,7 @@ func (c Config) rows() (chosen []row) {
 	add(overloadPart, "maximum, all refused", row{mix: "too-old=1", payments: c.OverloadPayments})
 	add(floodPart, "payments while others read",
 		row{does: readFloods, rate: readPayRate, payments: c.Payments / 4, banks: 5})
+
 	for _, f := range []struct {
 		name string
 		load.Flood
@@ -238,6 +247,7 @@ func (c Config) rows() (chosen []row) {
 	add(gatePart, "gate, maximum", row{payments: gatePayments})
 	add(gatePart, "gate, bare pipeline", row{does: payBare, rate: 1000, payments: 1000 * gateSeconds})
 	add(gatePart, "gate, 1,000/s", row{rate: 1000, payments: 1000 * gateSeconds})
+
 	return chosen
 }
 
@@ -247,16 +257,20 @@ func (r row) differs() string {
 	if r.sharedCores {
 		all = append(all, "all share the processors")
 	}
+
 	if r.capped {
 		all = append(all, "a cap on outflow on every bank")
 	}
+
 	if r.outstanding > 0 {
 		all = append(all, fmt.Sprintf("%s payments in flight", pix.Thousands(r.outstanding)))
 	}
+
 	for _, process := range []string{stack.Broker, stack.Engine, stack.Producer, stack.Simulator} {
 		for _, variable := range r.env[process] {
 			all = append(all, process+" "+variable)
 		}
 	}
+
 	return strings.Join(all, ", ")
 }

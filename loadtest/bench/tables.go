@@ -27,6 +27,7 @@ func shows(title, format string, figures ...figure) column {
 		for _, f := range figures {
 			all = append(all, of(f))
 		}
+
 		return fmt.Sprintf(format, all...)
 	}}
 }
@@ -37,6 +38,7 @@ func (c column) ifKnown(f figure) column {
 		if of(f) == 0 {
 			return ""
 		}
+
 		return c.cell(r, of)
 	}}
 }
@@ -49,6 +51,7 @@ func known(title, format, group, name string) column {
 // count writes a number with its thousands, if there is one.
 func count(title, group, name string) column {
 	f := figure{group, name}
+
 	return column{title, func(_ Row, of values) string {
 		return pix.Thousands(int64(math.RoundToEven(of(f))))
 	}}.ifKnown(f)
@@ -70,6 +73,7 @@ func inEach(names []string, format string, groups ...string) (all []column) {
 		}
 		all = append(all, shows(name, format, figures...))
 	}
+
 	return all
 }
 
@@ -79,6 +83,7 @@ func ofDoor(title string, text func(*Door) string) column {
 		if r.Door == nil {
 			return ""
 		}
+
 		return text(r.Door)
 	}}
 }
@@ -207,6 +212,7 @@ func growthColumns() (all []column) {
 	for part := range growthTimes {
 		all = append(all, shows(fmt.Sprintf("part %d", part+1), "%.0f", figure{growthFigures, fmt.Sprint(part + 1)}))
 	}
+
 	return all
 }
 
@@ -217,15 +223,18 @@ func (r *Result) Tables() (all []report.Table) {
 		for _, c := range t.columns {
 			shown.Head = append(shown.Head, c.title)
 		}
+
 		for _, row := range r.Rows {
 			if t.of(row) {
 				t.fill(t, &shown, row)
 			}
 		}
+
 		if len(shown.Rows) > 0 {
 			all = append(all, shown)
 		}
 	}
+
 	return all
 }
 
@@ -238,10 +247,12 @@ func (t table) medians(shown *report.Table, r Row) {
 // spread adds the medians, the least and the most of several runs, and invalid runs.
 func (t table) spread(shown *report.Table, r Row) {
 	t.medians(shown, r)
+
 	if len(r.Verdicts) > 1 {
 		shown.Add(t.line("    least", r, func(f figure) float64 { return r.spread(f).min })...)
 		shown.Add(t.line("    most", r, func(f figure) float64 { return r.spread(f).max })...)
 	}
+
 	for range r.Invalid {
 		shown.Add(r.Name + ": INVALID, no figure")
 	}
@@ -266,24 +277,29 @@ func (t table) line(name string, r Row, of values) []string {
 	for _, c := range t.columns {
 		cells = append(cells, c.cell(r, of))
 	}
+
 	return cells
 }
 
 // Write prints the result for people.
 func (r *Result) Write(w io.Writer) {
 	fmt.Fprintf(w, "\nhardware  %s\nsettings  %s\n", r.Hardware, r.Settings)
+
 	for _, row := range r.Rows {
 		if row.Differs != "" {
 			fmt.Fprintf(w, "          %s: %s\n", row.Name, row.Differs)
 		}
 	}
+
 	for _, table := range r.Tables() {
 		table.Write(w)
 	}
+
 	for _, row := range r.Rows {
 		for _, why := range row.Invalid {
 			fmt.Fprintf(w, "INVALID %s\n", why)
 		}
+
 		for _, share := range row.Figures[runFigures]["busy_share_before"] {
 			if share > busyMax {
 				fmt.Fprintf(w, "NOT QUIET %s: others used %.0f %% of the machine before it\n", row.Name, 100*share)

@@ -40,6 +40,7 @@ func (b *Budget) Off() float64 {
 	for _, part := range b.Parts {
 		sum += part.MeanMs
 	}
+
 	return sum/max(1e-9, b.WholeMs) - 1
 }
 
@@ -96,6 +97,7 @@ func (f *followed) told(id string, reported, now time.Time) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if s := f.of[id]; s != nil && s[toldAt].IsZero() {
 		s[reportedAt], s[toldAt] = reported, now
 	}
@@ -115,22 +117,27 @@ func (f *followed) budget(ctx context.Context, kafka stream.Config, wholeMs floa
 		}
 	}
 	b, sums := &Budget{WholeMs: wholeMs}, make([]time.Duration, len(budgetParts))
+
 	for _, s := range f.of {
 		if s[toldAt].IsZero() {
 			continue // it did not settle
 		}
 		b.Settled++
+
 		if s[orderedAt].IsZero() || s[askedAt].IsZero() || s[answeredAt].IsZero() {
 			continue
 		}
 		b.Payments++
+
 		for i := range sums {
 			sums[i] += s[i+1].Sub(s[i])
 		}
 	}
+
 	for i, name := range budgetParts {
 		b.Parts = append(b.Parts, Part{name, sums[i].Seconds() * 1000 / float64(max(1, b.Payments))})
 	}
+
 	return b, nil
 }
 
@@ -143,5 +150,6 @@ func (b *Budget) table() report.Table {
 		table.Add(part.Name, fmt.Sprintf("%.1f", part.MeanMs),
 			fmt.Sprintf("%.0f %%", 100*part.MeanMs/max(1e-9, b.WholeMs)))
 	}
+
 	return table
 }

@@ -104,6 +104,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	}
 	w := &world{screen: screen{file: config.Live, planned: len(config.Plan)}, population: config.Population}
 	defer w.links.close() // after the programs have stopped, in order
+
 	if err := w.begin(ctx, &config); err != nil {
 		return nil, err
 	}
@@ -114,21 +115,26 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := stop(); err != nil {
 		result.problem("cannot stop in order: %v", err)
 	}
+
 	for _, crash := range w.Crashes() {
 		result.problem("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log)
 	}
 	result.judge()
+
 	if config.Evidence != "" {
 		if err := os.CopyFS(filepath.Join(config.Evidence, stack.Archiver), os.DirFS(w.ArchiveFolder())); err != nil {
 			return nil, fmt.Errorf("cannot keep the archive: %w", err)
 		}
 	}
+
 	if result.Passed {
 		_ = os.RemoveAll(filepath.Join(config.Dir, "data")) // gigabytes; after a failure everything stays
 	}
+
 	return result, nil
 }
 
@@ -138,6 +144,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		return err
 	}
 	w.event("starting a stack in %s", config.Dir)
+
 	environment := map[string][]string{
 		stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(),
 			"ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
@@ -154,6 +161,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		environment[process] = append(environment[process], more...)
 	}
 	config.Env = environment
+
 	started := stack.Config{
 		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas,
 		Kafka: config.Kafka, Brokers: config.Brokers,
@@ -164,9 +172,11 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 	if !config.Bare() {
 		started.Via = w.links.via
 	}
+
 	if w.Stack, err = stack.Start(ctx, started); err != nil {
 		return err
 	}
+
 	w.engines = []string{stack.EngineName(0)}
 	if config.Room {
 		if w.roomURL, err = w.RoomURL(); err == nil {
@@ -174,6 +184,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		}
 		w.event("watch it: %s", w.roomURL)
 	}
+
 	return err
 }
 
@@ -183,11 +194,13 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	kafka, err := kgo.NewClient(append(options, kgo.ClientID("chaos"))...)
 	if err != nil {
 		return nil, err
 	}
 	defer kafka.Close()
+
 	client, err := ledger.Connect(ledger.Config{Addresses: strings.Split(w.TigerBeetleAddresses(), ",")})
 	if err != nil {
 		return nil, err
@@ -196,6 +209,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		// Before the stack stops: without a ledger Close would never return.
 		closed := make(chan struct{})
 		go func() { defer close(closed); client.Close() }()
+
 		select {
 		case <-closed:
 		case <-time.After(10 * time.Second):
@@ -205,10 +219,12 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 	if w.keys, err = w.Keys(); err != nil {
 		return nil, err
 	}
+
 	if err := w.invite(ctx, config.Seed); err != nil {
 		return nil, err
 	}
 	w.admin = kadm.NewClient(kafka)
+
 	w.simulator, w.producer = load.NewCallers(w.SimulatorURL(), w.keys), load.NewCallers(w.ProducerURL(), w.keys)
 	for len(w.engines) < config.Engines {
 		name, err := w.AddEngine(ctx)
@@ -217,14 +233,17 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		}
 		w.engines = append(w.engines, name)
 	}
+
 	r := &run{Config: config, world: w, client: client, kafka: options}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
+
 	loaded, err := r.load(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	return r.conclude(ctx, loaded)
 }
 
@@ -259,20 +278,24 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	})
 	begin, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+
 	if err := r.clients.Begin(begin); err != nil {
 		return err
 	}
+
 	if r.Evidence != "" {
 		r.sample = follow(r.payments)
 	}
 	r.world.start = time.Now()
 	r.observer, err = observe(ctx, r.kafka, r.judge, r.world.start)
+
 	return err
 }
 
 // load sends all payments and injects all faults, while clients pay and ask. It returns when all have ended.
 func (r *run) load(ctx context.Context) (*load.Result, error) {
 	w := r.world
+
 	weights, err := mix.Parse(r.MixName)
 	if err != nil {
 		return nil, err
@@ -289,6 +312,7 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	background.Go(func() { r.counters = readCounters(watching, w.engineTelemetry) })
 	background.Go(func() { r.clients.Pay(sending, patience, r.clientsRate, r.observer.Observer) })
 	background.Go(func() { r.clients.Ask(watching) })
+
 	if w.roomURL != "" {
 		background.Go(func() { r.light = watchLight(watching, w.roomURL) })
 	}
@@ -305,15 +329,19 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 		Deadline:    r.Deadline, Progress: w.progress, ProgressEvery: progressEvery,
 	})
 	<-faulted
+
 	if err != nil {
 		return nil, err
 	}
+
 	if loaded.Interrupted {
 		w.event("%s", loaded.Verdict())
+
 		if loaded.FailureCount > 0 {
 			return nil, fmt.Errorf("%d payments have a wrong outcome, like %s (%s): %s", loaded.FailureCount,
 				loaded.Failures[0].EndToEndID, loaded.Failures[0].Case, loaded.Failures[0].Problem)
 		}
+
 		return nil, ErrInterrupted
 	}
 	w.event("the load has drained; clients finish, then audit and answers judge")
@@ -322,12 +350,14 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	losing.Stop()
 	stopWatching()
 	background.Wait()
+
 	return loaded, balancesErr
 }
 
 // conclude lets all judges judge.
 func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error) {
 	w := r.world
+
 	secrets, err := audit.ReadSecrets(w.AnswerKeysFile())
 	if err != nil {
 		return nil, err
@@ -341,26 +371,32 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 	// Only now: the audit waited until no payment was in flight.
 	finish, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+
 	if err := errors.Join(err, r.observer.Finish(finish)); err != nil {
 		return nil, err
 	}
+
 	untold, err := r.clients.Finish(finish, r.client)
 	if err != nil {
 		return nil, err
 	}
 	days, cancelDays := context.WithTimeout(ctx, 5*time.Minute) // every movement of every reserve, twice
 	defer cancelDays()
+
 	if err := r.clients.ReadDays(days, r.client); err != nil {
 		return nil, err
 	}
+
 	told, err := r.judge.Conclude(r.client)
 	if err != nil {
 		return nil, err
 	}
+
 	result := r.result(loaded, verdict, told)
 	if r.light != nil && r.light.Seconds[live.Red] > 0 {
 		result.problem("the live audit's light was red: %v", r.light.Findings)
 	}
+
 	if r.sample != nil {
 		result.Budget, err = r.sample.budget(ctx, w.Kafka(), loaded.Latency("settled").Mean)
 		if err != nil {
@@ -369,9 +405,11 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 			result.problem("the parts of a payment's time differ from the whole by %.1f %%", 100*off)
 		}
 	}
+
 	if untold > 0 {
 		result.problem("at the end the producer did not answer about %d payments and accounts within a minute", untold)
 	}
+
 	return result, nil
 }
 
@@ -387,6 +425,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		result.problem("only %.0f %% of the payments settled: the run proves little; make it longer, or the faults fewer",
 			share*100)
 	}
+
 	for _, event := range r.events {
 		if event.Problem == "" && event.Ended > 0 {
 			r.observer.recovery(event)
@@ -397,6 +436,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 	}
 	slices.SortFunc(result.Events, func(a, b Event) int { return cmp.Compare(a.Began, b.Began) })
 	result.nameFaults(loaded.StartedAt)
+
 	return result
 }
 
@@ -408,6 +448,7 @@ func (r *run) lateRequests() (late []audit.Interval) {
 				To: r.world.start.Add(inSeconds(max(e.Began, e.Ended)))})
 		}
 	}
+
 	return late
 }
 
@@ -416,9 +457,11 @@ func (r *run) lateRequests() (late []audit.Interval) {
 func (r *run) inject(ctx context.Context) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, faultsAtOnce)
+
 	for _, planned := range r.Plan {
 		host.Sleep(ctx, time.Until(r.world.start.Add(planned.At)))
 		room <- struct{}{}
+
 		if ctx.Err() != nil {
 			break
 		}
@@ -432,6 +475,7 @@ func (r *run) injectOne(ctx context.Context, planned PlannedFault) {
 	w.begun.Add(1)
 	err := kindNamed(planned.Kind).inject(ctx, w, &fault{Event: event, random: rand.New(rand.NewPCG(planned.Roll, 0))})
 	event.Ready = w.now()
+
 	switch {
 	case err == nil:
 		w.event("%s %s: all is ready again, %.1f s after it began. %s", event.Kind, event.Target,

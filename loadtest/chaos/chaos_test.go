@@ -18,32 +18,39 @@ import (
 func TestPlan(t *testing.T) {
 	names, err := new(Config).ParseKinds("all")
 	kit.Must(t, err)
+
 	plan := Plan(3, time.Hour, names)
 	if !slices.Equal(plan, Plan(3, time.Hour, names)) || slices.Equal(plan, Plan(4, time.Hour, names)) {
 		t.Error("the plan does not follow from its seed")
 	}
+
 	if len(plan) < 2*len(names) {
 		t.Fatalf("%d faults in an hour", len(plan))
 	}
+
 	for deck := range 2 {
 		var dealt []string
 		for _, p := range plan[deck*len(names) : (deck+1)*len(names)] {
 			dealt = append(dealt, p.Kind)
 		}
 		slices.Sort(dealt)
+
 		if want := slices.Sorted(slices.Values(names)); !slices.Equal(dealt, want) {
 			t.Errorf("deck %d has %v, not every kind once", deck, dealt)
 		}
 	}
+
 	if first, last := plan[0].At, plan[len(plan)-1].At; first < quietBefore || last > time.Hour-quietAfter {
 		t.Errorf("faults from %v to %v: the load must be seen to run before and after", first, last)
 	}
+
 	secured := Config{KafkaSecured: true, Plan: plan}
 	if err := secured.CheckPlan(); err == nil {
 		t.Error("a secured Kafka has links")
 	}
 	names, err = secured.ParseKinds("all")
 	kit.Must(t, err)
+
 	if secured.Plan = Plan(3, time.Hour, names); secured.CheckPlan() != nil || len(names) == 0 {
 		t.Errorf("what a secured Kafka can have is refused: %v", names)
 	}
@@ -52,13 +59,16 @@ func TestPlan(t *testing.T) {
 func TestScript(t *testing.T) {
 	plan, err := ParseScript("20s pause-broker, 12s kill-engine,15s bank-silent", 1)
 	kit.Must(t, err)
+
 	var got []string
 	for _, p := range plan {
 		got = append(got, p.At.String()+" "+p.Kind)
 	}
+
 	if want := []string{"12s kill-engine", "15s bank-silent", "20s pause-broker"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+
 	for _, bad := range []string{"", "kill-engine", "soon kill-engine", "-1s kill-engine", "1s kill-everything",
 		"1s kill-engine now"} {
 		if _, err := ParseScript(bad, 1); err == nil || !strings.Contains(err.Error(), "script") {
@@ -73,6 +83,7 @@ func TestRecovery(t *testing.T) {
 		for _, second := range seconds {
 			times = append(times, time.Duration(second*float64(time.Second)))
 		}
+
 		return times
 	}
 	o := &observer{
@@ -81,6 +92,7 @@ func TestRecovery(t *testing.T) {
 		sent: map[int32][]time.Duration{0: s(1, 2, 3, 4, 5, 6, 7, 8, 9, 30), 1: s(.9, 1.9, 2.9, 3.9, 4, 7.9),
 			2: s(.9, 1.9, 2.9, 3.8, 6.9, 7.9)},
 	}
+
 	for _, c := range []struct {
 		why string
 		Event
@@ -106,10 +118,12 @@ func TestLinksOfEachProgram(t *testing.T) {
 	defer l.close()
 	const server = "127.0.0.1:1"
 	addresses := map[string]string{}
+
 	for _, process := range []string{"engine-0", "engine-1", "producer", "bank-simulator", "broker"} {
 		for _, name := range []string{"broker", "tigerbeetle-0", "tigerbeetle-1"} {
 			address, err := l.via(process, name, server)
 			kit.Must(t, err)
+
 			hasNone := process == "broker" || process == "bank-simulator" && name != "broker"
 			if other := addresses[address]; hasNone != (address == server) || other != "" && address != server {
 				t.Errorf("%s reaches %s at %s, as %s", process, name, address, other)
@@ -117,6 +131,7 @@ func TestLinksOfEachProgram(t *testing.T) {
 			addresses[address] = process + " " + name
 		}
 	}
+
 	if both, none := l.between("engine-1", "tigerbeetle"),
 		l.between("bank-simulator", "tigerbeetle"); len(both) != 2 || len(none) != 0 {
 		t.Errorf("%d links to two servers, and %d to none", len(both), len(none))
@@ -140,11 +155,13 @@ func TestReport(t *testing.T) {
 	kit.Must(t, err)
 	kit.Holds(t, string(text), "it did not &lt;come&gt; back", "loadtest chaos --seed 7", "✗ Failed", "<svg", "never",
 		"1 kill-engine engine-0", "caught up", "5.00 s", "6.00 s", "TigerBeetle 0.16", "Linux")
+
 	for _, never := range []string{"http://", "https://", "NaN", "Inf", "<come>", "ZgotmplZ"} {
 		if strings.Contains(string(text), never) {
 			t.Errorf("the report holds %q", never)
 		}
 	}
+
 	if r.Passed {
 		t.Error("a run with a problem has passed")
 	}
@@ -161,6 +178,7 @@ func TestFaultsBesideFailures(t *testing.T) {
 			{Sent: at(2), Ended: at(30)}}},
 	}
 	r.nameFaults(start)
+
 	for i, want := range []string{"no fault", "kill-engine engine-0 (5.0 to 8.0 s of the run)",
 		"kill-engine engine-0 (5.0 to 8.0 s of the run), pause broker (20.0 to 26.0 s of the run)"} {
 		if got := strings.Join(r.Load.Failures[i].During, ", "); got != want {
@@ -178,6 +196,7 @@ func TestAContradictionFailsTheRun(t *testing.T) {
 		r.judge()
 		var text strings.Builder
 		r.Write(&text)
+
 		if r.Passed != told.Clean || strings.Contains(text.String(), "WRONG E1: the end has changed") == told.Clean ||
 			strings.Contains(text.String(), "the answers") == told.Clean {
 			t.Errorf("passed %v:\n%s", r.Passed, text.String())

@@ -33,12 +33,14 @@ func readCounters(ctx context.Context, engines func() []string) (total Counters)
 			if now != nil && total == nil {
 				total = Counters{}
 			}
+
 			for name, value := range now {
 				total[name] += value
 				if earlier := before[url][name]; value >= earlier { // else it was restarted
 					total[name] -= earlier
 				}
 			}
+
 			if now != nil {
 				before[url] = now
 			}
@@ -46,10 +48,12 @@ func readCounters(ctx context.Context, engines func() []string) (total Counters)
 	}
 	read()
 	total = nil
+
 	for host.Sleep(ctx, countEvery) {
 		read()
 	}
 	read()
+
 	return total
 }
 
@@ -57,13 +61,16 @@ func readCounters(ctx context.Context, engines func() []string) (total Counters)
 func countersOf(url string) Counters {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+
 	engine, err := meter.ReadEngines(ctx, []string{url})
 	if err != nil {
 		return nil
 	}
+
 	now := Counters{}
 	for name, at := range counted {
 		now[name] = engine.Labelled(at[0], at[1])
 	}
+
 	return now
 }

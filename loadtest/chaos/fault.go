@@ -61,6 +61,7 @@ var kinds []kind
 
 func init() {
 	const s = time.Second
+
 	kinds = []kind{
 		{"kill-engine", "SIGKILL, then started again at once", nothing, engines, 0, 0, kill, start},
 		{"kill-engine-takeover", "SIGKILL, then down for 6 to 10 s: another engine takes over", nothing, engines, 6 * s,
@@ -150,6 +151,7 @@ func banks(w *world) (names []string) {
 	for n := range w.population.Banks {
 		names = append(names, "bank "+string(w.population.Bank(n)))
 	}
+
 	return names
 }
 
@@ -160,6 +162,7 @@ func (k kind) inject(ctx context.Context, w *world, f *fault) error {
 	names := k.of(w)
 	f.index = f.random.IntN(len(names))
 	f.Target, f.lasts = names[f.index], f.between(k.low, k.high)
+
 	free, err := w.take(ctx, f.Target)
 	if err != nil {
 		return err
@@ -172,13 +175,16 @@ func (k kind) inject(ctx context.Context, w *world, f *fault) error {
 	if err = k.harm(ctx, w, f); err == nil {
 		host.Sleep(ctx, time.Until(w.start.Add(inSeconds(f.Began)+f.lasts)))
 	}
+
 	if k.mend != nil {
 		err = errors.Join(err, k.mend(ctx, w, f))
 	}
+
 	f.Ended = w.now()
 	if err == nil && slices.Contains(w.Names(), f.Target) {
 		err = w.WaitReady(ctx, f.Target)
 	}
+
 	return err
 }
 
@@ -187,6 +193,7 @@ func (f *fault) between(low, high time.Duration) time.Duration {
 	if high <= low {
 		return low
 	}
+
 	return low + time.Duration(f.random.Int64N(int64(high-low)))
 }
 
@@ -227,6 +234,7 @@ func crashAt(variable string, passages int, steps ...string) step {
 			passage = 1 + passage%5 // commits are rare
 		}
 		f.Detail = fmt.Sprintf("%s:%d", point, passage)
+
 		return errors.Join(w.Kill(f.Target), w.awaitDeath(ctx, f.Target, variable+"="+f.Detail))
 	}
 }
@@ -240,6 +248,7 @@ func (w *world) awaitDeath(ctx context.Context, name string, env ...string) erro
 	if err != nil {
 		return err
 	}
+
 	select {
 	case <-died:
 	case <-ctx.Done():
@@ -247,6 +256,7 @@ func (w *world) awaitDeath(ctx context.Context, name string, env ...string) erro
 		return errors.Join(fmt.Errorf("%s did not end within %v (%s)", name, diesWithin, strings.Join(env, " ")),
 			w.Kill(name))
 	}
+
 	return nil
 }
 
@@ -258,30 +268,36 @@ func damageLog(ctx context.Context, w *world, f *fault) error {
 	}
 	kept := []string{stream.Payments, stream.Settlements, stream.DeadLetters}
 	topic := kept[f.random.IntN(len(kept))]
+
 	segments, err := filepath.Glob(filepath.Join(w.KafkaFolder(), "partitions", topic+"-*", "*.dat"))
 	if err != nil || len(segments) == 0 { // not the embedded broker, or nothing is there yet
 		return err
 	}
 	segment := segments[f.random.IntN(len(segments))]
+
 	whole, err := os.ReadFile(segment)
 	if err != nil {
 		return err
 	}
 	at := f.random.IntN(len(whole)/2 + 1) // at the end there may be what nobody has acknowledged
 	damaged := slices.Clone(whole[:at])
+
 	f.Detail = fmt.Sprintf("%s ends at byte %d", segment, at)
 	if f.random.IntN(2) == 0 {
 		damaged = slices.Clone(whole)
 		damaged[at] ^= 1 << f.random.IntN(8)
 		f.Detail = fmt.Sprintf("%s has another byte %d", segment, at)
 	}
+
 	if err := os.WriteFile(segment, damaged, 0o600); err != nil {
 		return err
 	}
+
 	problem := w.refusesToStart(ctx, f.Target, "BROKER_LOSS_ACCEPTED="+topic+"/")
 	if problem != nil {
 		problem = fmt.Errorf("%s: %w", f.Detail, problem)
 	}
+
 	return errors.Join(problem, os.WriteFile(segment, whole, 0o600))
 }
 
@@ -291,13 +307,16 @@ func (w *world) refusesToStart(ctx context.Context, name, why string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := w.awaitDeath(ctx, name); err != nil {
 		return err
 	}
+
 	after, err := os.ReadFile(w.Log(name))
 	if err == nil && !strings.Contains(string(after[min(len(before), len(after)):]), why) {
 		err = fmt.Errorf("%s ended without saying %q", name, why)
 	}
+
 	return err
 }
 
@@ -306,13 +325,16 @@ func (w *world) refusesToStart(ctx context.Context, name, why string) error {
 func behave(profile string) step {
 	return func(ctx context.Context, w *world, f *fault) error {
 		bank := w.population.Bank(f.index)
+
 		for until := time.Now().Add(30 * time.Second); ; {
 			asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 			err := w.simulator.SetProfile(asking, string(bank), profile)
 			cancel()
+
 			if err == nil {
 				return nil
 			}
+
 			if time.Now().After(until) || !host.Sleep(ctx, 200*time.Millisecond) {
 				return fmt.Errorf("cannot change the profile of bank %s: %w", bank, err)
 			}
@@ -330,6 +352,7 @@ func act(name string) step {
 			}
 		}
 		f.Detail = kind.Name
+
 		return kind.Play(ctx, &load.Operator{Door: w.door, Population: w.population, Random: f.random, Hold: f.lasts,
 			Did: w.event})
 	}
@@ -340,16 +363,20 @@ func breakLinks(state link.State, to []string) step {
 	return func(_ context.Context, w *world, f *fault) error {
 		server := to[f.random.IntN(len(to))]
 		delay := f.between(100*time.Millisecond, 500*time.Millisecond)
+
 		f.Detail = "to " + server
 		if state == link.Slow {
 			f.Detail += fmt.Sprintf(", %d ms each way", delay.Milliseconds())
 		}
+
 		if f.links = w.links.between(f.Target, server); f.links == nil {
 			return fmt.Errorf("%s has no links to %s", f.Target, server)
 		}
+
 		for _, l := range f.links {
 			l.Set(state, delay)
 		}
+
 		return nil
 	}
 }
@@ -358,5 +385,6 @@ func mendLinks(_ context.Context, _ *world, f *fault) error {
 	for _, l := range f.links {
 		l.Set(link.Whole, 0)
 	}
+
 	return nil
 }

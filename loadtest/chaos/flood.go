@@ -39,11 +39,13 @@ type request struct {
 func (w *world) ask(ctx context.Context, workers int, next func(worker, n int) request) string {
 	var mu sync.Mutex
 	answered := map[int]int{} // by status
+
 	var all sync.WaitGroup
 	for worker := range workers {
 		all.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				r := next(worker, n)
+
 				answer, err := w.producer.Send(ctx, r.method, r.path, r.bank, r.body)
 				if err != nil {
 					host.Sleep(ctx, 100*time.Millisecond) // of another fault
@@ -55,6 +57,7 @@ func (w *world) ask(ctx context.Context, workers int, next func(worker, n int) r
 		})
 	}
 	all.Wait()
+
 	return fmt.Sprintf("responses by status: %v", answered)
 }
 
@@ -73,6 +76,7 @@ func floodWithReads(ctx context.Context, w *world, f *fault) error {
 	f.Detail = w.ask(ctx, readFlooders, func(worker, n int) request {
 		return request{http.MethodGet, paths[(worker+n)%len(paths)], bank, nil}
 	})
+
 	return nil
 }
 
@@ -93,6 +97,7 @@ func largeAnswers(ctx context.Context, w *world, f *fault) error {
 	defer client.Close()
 	value := bytes.Repeat([]byte{0xff}, largeAnswerBytes)
 	var written atomic.Int64
+
 	for host.Sleep(ctx, time.Second/largeAnswersPerSecond) {
 		client.TryProduce(ctx, &kgo.Record{Topic: stream.AuthorizationResponses, Value: value},
 			func(_ *kgo.Record, err error) {
@@ -102,6 +107,7 @@ func largeAnswers(ctx context.Context, w *world, f *fault) error {
 			})
 	}
 	f.Detail = fmt.Sprintf("%d written", written.Load())
+
 	return nil
 }
 
@@ -119,6 +125,7 @@ func floodByABank(ctx context.Context, w *world, f *fault) error {
 	both.Go(func() { _, errs[0] = conflicts.Run(ctx, kafka) })
 	both.Go(func() { _, errs[1] = copies.Run(ctx, kafka) })
 	both.Wait()
+
 	return errors.Join(errs[:]...)
 }
 
@@ -142,6 +149,7 @@ func overload(ctx context.Context, w *world, f *fault) error {
 	if err != nil {
 		return err
 	}
+
 	var floods []load.Flood
 	for worker := range overloadBatches {
 		floods = append(floods, w.flood(f, load.Payments, worker%w.population.Banks))
@@ -153,16 +161,19 @@ func overload(ctx context.Context, w *world, f *fault) error {
 	records.Go(func() { written, err = straight.Run(ctx, kafka) })
 	said := w.ask(ctx, overloadBatches, func(worker, _ int) request {
 		var batch bytes.Buffer
+
 		encoder := json.NewEncoder(&batch)
 		for range overloadLines {
 			if err := encoder.Encode(load.Payment(floods[worker].Order(time.Now(), 0))); err != nil {
 				panic(fmt.Sprintf("cannot encode a payment: %v", err)) // texts and numbers
 			}
 		}
+
 		return request{http.MethodPost, "/v1/payments:batch", string(w.population.Bank(floods[worker].Bank)),
 			batch.Bytes()}
 	})
 	records.Wait()
 	f.Detail = fmt.Sprintf("over HTTP %s; %d to Kafka", said, written)
+
 	return err
 }

@@ -34,14 +34,17 @@ func watchLight(ctx context.Context, url string) *Light {
 	at, token, _ := strings.Cut(url, "#token=")
 	callers := load.NewCallers(at, map[string]string{stack.Room: token})
 	defer callers.Close()
+
 	for ; ctx.Err() == nil; host.Sleep(ctx, time.Second) {
 		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
 		answer, err := callers.Ask(asking, http.MethodGet, "api/picture?history=no", stack.Room, nil, http.StatusOK)
 		cancel()
+
 		var picture room.Picture
 		if err == nil {
 			err = json.Unmarshal(answer, &picture)
 		}
+
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -53,5 +56,6 @@ func watchLight(ctx context.Context, url string) *Light {
 			}
 		}
 	}
+
 	return seen
 }

@@ -27,10 +27,12 @@ func (l *links) via(process, server, address string) (string, error) {
 	default:
 		return address, nil
 	}
+
 	listen := link.Listen
 	if server == stack.Broker {
 		listen = link.ListenKafka
 	}
+
 	made, err := listen(address)
 	if err != nil {
 		return "", err
@@ -38,6 +40,7 @@ func (l *links) via(process, server, address string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, opened{made, process, server})
+
 	return made.Address(), nil
 }
 
@@ -45,17 +48,20 @@ func (l *links) via(process, server, address string) (string, error) {
 func (l *links) between(process, kind string) (found []*link.Link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for _, o := range l.all {
 		if o.process == process && strings.HasPrefix(o.server, kind) {
 			found = append(found, o.Link)
 		}
 	}
+
 	return found
 }
 
 func (l *links) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for _, o := range l.all {
 		o.Close()
 	}

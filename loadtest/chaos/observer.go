@@ -27,12 +27,14 @@ func observe(ctx context.Context, kafka []kgo.Opt, judge *answers.Judge, start t
 	o := &observer{start: start, settled: map[int32][]time.Duration{}, sent: map[int32][]time.Duration{}}
 	var err error
 	o.Observer, err = answers.Observe(ctx, kafka, judge, o.count)
+
 	return o, err
 }
 
 func (o *observer) count(r *kgo.Record, id pix.EndToEndID, outcome answers.Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if !outcome.Settled {
 		return
 	}
@@ -52,6 +54,7 @@ func intended(id pix.EndToEndID) time.Time {
 func (o *observer) recovery(e *Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	partitions := e.Partitions
 	if len(partitions) == 0 {
 		partitions = slices.Collect(maps.Keys(o.settled))
@@ -59,19 +62,23 @@ func (o *observer) recovery(e *Event) {
 	began, ended, first, standstill := inSeconds(e.Began), inSeconds(e.Ended), time.Duration(-1), time.Duration(0)
 	stoodUntil := began
 	var allSent, allSettled []time.Duration
+
 	for _, partition := range partitions {
 		times := o.settled[partition]
 		slices.Sort(times)
 		allSent, allSettled = append(allSent, o.sent[partition]...), append(allSettled, times...)
+
 		after, _ := slices.BinarySearch(times, began)
 		if after < len(times) && (first < 0 || times[after]-began < first) {
 			first = times[after] - began
 		}
+
 		before := began
 		for _, at := range times[after:] {
 			if before > ended+aftermath {
 				break
 			}
+
 			if at-before > standstill {
 				standstill, stoodUntil = at-before, at
 			}
@@ -89,11 +96,13 @@ func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.
 func caughtUp(sent, settled []time.Duration, began, from time.Duration) float64 {
 	slices.Sort(sent)
 	slices.Sort(settled)
+
 	most, next := 0, 0
 	for i, at := range settled {
 		for next < len(sent) && sent[next] <= at {
 			next++
 		}
+
 		waiting := next - i - 1
 		switch {
 		case at < began-aftermath:
@@ -103,6 +112,7 @@ func caughtUp(sent, settled []time.Duration, began, from time.Duration) float64 
 			return (at - began).Seconds()
 		}
 	}
+
 	return -1
 }
 

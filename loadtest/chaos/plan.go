@@ -33,6 +33,7 @@ const (
 func Plan(seed uint64, duration time.Duration, kinds []string) []PlannedFault {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var plan []PlannedFault
+
 	var deck []string
 	for at := quietBefore; at < duration-quietAfter && len(plan) < plannedMax; {
 		if len(deck) == 0 {
@@ -43,6 +44,7 @@ func Plan(seed uint64, duration time.Duration, kinds []string) []PlannedFault {
 		deck = deck[1:]
 		at += spacing/2 + time.Duration(random.Int64N(int64(spacing)))
 	}
+
 	return plan
 }
 
@@ -51,24 +53,29 @@ func Plan(seed uint64, duration time.Duration, kinds []string) []PlannedFault {
 func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var plan []PlannedFault
+
 	for line := range strings.SplitSeq(text, ",") {
 		fields := strings.Fields(line)
 		if len(fields) != 2 {
 			return nil, fmt.Errorf("script: %q must be a time and a fault, like \"12s kill-engine\"", line)
 		}
+
 		at, err := time.ParseDuration(fields[0])
 		if err != nil || at < 0 {
 			return nil, fmt.Errorf("script: %q begins with %q: it must be a time like 12s", line, fields[0])
 		}
+
 		if _, err := parseKind(fields[1]); err != nil {
 			return nil, fmt.Errorf("script: %w", err)
 		}
 		plan = append(plan, PlannedFault{at, fields[1], random.Uint64()})
 	}
+
 	if len(plan) == 0 || len(plan) > plannedMax {
 		return nil, fmt.Errorf("script: it has %d faults, it must have 1 to %d", len(plan), plannedMax)
 	}
 	slices.SortStableFunc(plan, func(a, b PlannedFault) int { return cmp.Compare(a.At, b.At) })
+
 	return plan, nil
 }
 
@@ -92,6 +99,7 @@ func HourPlan(seed uint64, duration time.Duration) (plan []PlannedFault) {
 	for i, kind := range hour {
 		plan = append(plan, PlannedFault{duration * time.Duration(i+2) / 24, kind, random.Uint64()})
 	}
+
 	return plan
 }
 
@@ -105,13 +113,16 @@ func (c *Config) ParseKinds(text string) (names []string, err error) {
 				return nil, err
 			}
 		}
+
 		return names, nil
 	}
+
 	for _, k := range kinds {
 		if k.needs == nothing || k.needs == plainKafka && !c.Bare() {
 			names = append(names, k.name)
 		}
 	}
+
 	return names, nil
 }
 
@@ -122,17 +133,20 @@ func (c *Config) CheckPlan() error {
 			return fmt.Errorf("fault %q needs one broker without --kafka-locks", planned.Kind)
 		}
 	}
+
 	return nil
 }
 
 func parseKind(name string) (kind, error) {
 	var all []string
+
 	for _, k := range kinds {
 		if k.name == name {
 			return k, nil
 		}
 		all = append(all, k.name)
 	}
+
 	return kind{}, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(all, ", "))
 }
 
@@ -142,12 +156,14 @@ func kindNamed(name string) kind {
 	if err != nil {
 		panic(err) // never
 	}
+
 	return k
 }
 
 // Kinds describes every fault, for --help. A star marks those that a secured Kafka cannot have.
 func Kinds() string {
 	var text strings.Builder
+
 	for _, k := range kinds {
 		star := ""
 		if k.needs == plainKafka {
@@ -155,5 +171,6 @@ func Kinds() string {
 		}
 		text.WriteString(settings.Beside(fmt.Sprintf("  %-22s ", k.name), k.meaning+star))
 	}
+
 	return text.String()
 }

@@ -13,12 +13,14 @@ import (
 func (r *Result) Page() report.Page {
 	var faults []report.Fault
 	var standstill, caughtUp float64
+
 	for _, e := range r.Events {
 		faults = append(faults, report.Fault{Name: e.Kind + " " + e.Target, Began: e.Began, Ended: e.Ended,
 			Failed: e.Problem != "", Story: e.story()})
 		standstill, caughtUp = max(standstill, e.Standstill), max(caughtUp, e.CaughtUp)
 	}
 	p := report.OfLoad(r.Load, faults, r.Repeat)
+
 	p.Title = fmt.Sprintf("Liquida: %d faults at %g payments a second", len(r.Events), r.Load.Rate)
 	if len(r.Events) == 1 {
 		p.Title = fmt.Sprintf("Liquida: %s at %g payments a second", r.Events[0].Kind, r.Load.Rate)
@@ -39,17 +41,21 @@ func (r *Result) Page() report.Page {
 		report.Check{Name: "audit", Passed: r.Audit.Clean, Text: r.Audit.String()},
 		report.Check{Name: "answers", Passed: r.Answers.Clean, Text: r.Answers.String()})
 	p.Tables[0].Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; AG01: a bank that was made to reject)."
+
 	p.Tables = append([]report.Table{r.recoveryTable(), r.eventsTable()}, p.Tables...)
 	if r.Budget != nil {
 		p.Tables = append(p.Tables, r.Budget.table())
 	}
+
 	if r.Light != nil {
 		p.Checks = append(p.Checks,
 			report.Check{Name: "live audit", Passed: r.Light.Seconds[live.Red] == 0, Text: r.Light.String()})
 	}
+
 	if !r.Passed {
 		p.Verdict, p.Problems = "", append(slices.Clone(r.Problems), append(p.Problems, r.problems()...)...)
 	}
+
 	return p
 }
 
@@ -59,14 +65,17 @@ func (e Event) story() string {
 	if e.FirstSettled < 0 {
 		return text + ". Nothing settled after it."
 	}
+
 	where := "A partition"
 	if len(e.Partitions) > 0 {
 		where = "One of its partitions"
 	}
+
 	text += fmt.Sprintf(". %s settled nothing for %.2f s", where, e.Standstill)
 	if e.CaughtUp < 0 {
 		return text + ". What waited was not caught up."
 	}
+
 	return text + fmt.Sprintf(". At %.1f s no more payments waited than before it.", e.Began+e.CaughtUp)
 }
 
@@ -75,9 +84,11 @@ func (r *Result) problems() (all []string) {
 	for _, f := range r.Audit.Findings {
 		all = append(all, fmt.Sprintf("%s: %s: %s", f.Subject, f.Kind, f.Detail))
 	}
+
 	for _, c := range r.Answers.Contradictions {
 		all = append(all, fmt.Sprint(c))
 	}
+
 	return all
 }
 
@@ -87,6 +98,7 @@ func (r *Result) eventsTable() report.Table {
 		TextColumns: 3,
 		Head: []string{"", "fault", "of", "detail", "began at", "lasted", "all ready after", "first settled",
 			"standstill", "caught up"}}
+
 	for i, e := range r.Events {
 		detail := e.Detail
 		if e.Problem != "" {
@@ -96,6 +108,7 @@ func (r *Result) eventsTable() report.Table {
 			fmt.Sprintf("%.1f", e.Lasted()), fmt.Sprintf("%.1f", e.ReadyAfter()), orNever(e.FirstSettled),
 			orNever(e.Standstill), orNever(e.CaughtUp))
 	}
+
 	return table
 }
 
@@ -103,5 +116,6 @@ func orNever(seconds float64) string {
 	if seconds < 0 {
 		return "never"
 	}
+
 	return fmt.Sprintf("%.2f", seconds)
 }

@@ -69,6 +69,7 @@ func (e Event) ReadyAfter() float64 { return max(e.Ready-e.Began, 0) }
 func (r *Result) nameFaults(start time.Time) {
 	for i := range r.Load.Failures {
 		f := &r.Load.Failures[i]
+
 		from, to := f.Sent.Sub(start).Seconds(), f.Ended.Sub(start).Seconds()
 		for _, event := range r.Events {
 			if over := max(event.Ready, event.Ended); event.Began <= to && (over == 0 || over >= from) {
@@ -76,6 +77,7 @@ func (r *Result) nameFaults(start time.Time) {
 					fmt.Sprintf("%s %s (%.1f to %.1f s of the run)", event.Kind, event.Target, event.Began, over))
 			}
 		}
+
 		if f.During == nil {
 			f.During = []string{"no fault"}
 		}
@@ -101,6 +103,7 @@ func (r *Result) Write(w io.Writer) {
 	report.WriteLoad(w, r.Load)
 	fmt.Fprintln(w)
 	r.Audit.Write(w)
+
 	for _, contradiction := range r.Answers.Contradictions {
 		fmt.Fprintf(w, "WRONG %v\n", contradiction)
 	}
@@ -108,9 +111,11 @@ func (r *Result) Write(w io.Writer) {
 
 	r.recoveryTable().Write(w)
 	fmt.Fprintln(w)
+
 	for _, event := range r.Events {
 		fmt.Fprintln(w, event.story())
 	}
+
 	for _, problem := range r.Problems {
 		fmt.Fprintf(w, "PROBLEM %s\n", problem)
 	}
@@ -120,6 +125,7 @@ func (r *Result) Write(w io.Writer) {
 // recoveryTable says what deaths and restarts cost.
 func (r *Result) recoveryTable() report.Table {
 	table := report.Table{Title: "Recovery", TextColumns: 1, Head: []string{"", ""}}
+
 	for _, kill := range [][2]string{
 		{"kill to the first settled payment, the same engine restarted", r.firstSettled("kill-engine", "crash-engine")},
 		{"kill to the first settled payment, another engine taking over", r.firstSettled("kill-engine-takeover")},
@@ -128,6 +134,7 @@ func (r *Result) recoveryTable() report.Table {
 			table.Add(kill[0], kill[1])
 		}
 	}
+
 	c, redelivered := r.Counters, "unknown: no engine's counters could be read"
 	if c != nil {
 		redelivered = fmt.Sprintf(
@@ -140,21 +147,25 @@ func (r *Result) recoveryTable() report.Table {
 			c["joined"], c["responses_late"]+c["responses_unknown"], c["responses_late"], c["responses_unknown"],
 			r.Audit.Summary.RepeatedReports))
 	table.Add("good payments rejected", r.goodRejected())
+
 	return table
 }
 
 // firstSettled sums up FirstSettled of the faults of some kinds; empty without any.
 func (r *Result) firstSettled(kinds ...string) string {
 	var seconds []float64
+
 	for _, event := range r.Events {
 		if slices.Contains(kinds, event.Kind) && event.Problem == "" && event.FirstSettled >= 0 {
 			seconds = append(seconds, event.FirstSettled)
 		}
 	}
+
 	if len(seconds) == 0 {
 		return ""
 	}
 	slices.Sort(seconds)
+
 	return fmt.Sprintf("median %.2f s, longest %.2f s, of %d", seconds[len(seconds)/2], seconds[len(seconds)-1],
 		len(seconds))
 }
@@ -162,16 +173,19 @@ func (r *Result) firstSettled(kinds ...string) string {
 // goodRejected counts rejected payments that should have settled.
 func (r *Result) goodRejected() string {
 	good := 0
+
 	for _, outcome := range r.Load.Outcomes {
 		if outcome.Expected == "settled" {
 			good += outcome.Sent
 		}
 	}
+
 	total, reasons := 0, ""
 	for _, reason := range slices.Sorted(maps.Keys(r.Load.GoodRejected)) {
 		total += r.Load.GoodRejected[reason]
 		reasons += fmt.Sprintf(", %s %d", reason, r.Load.GoodRejected[reason])
 	}
+
 	return fmt.Sprintf("%d of %d", total, good) + reasons
 }
 
@@ -180,6 +194,7 @@ func (r *Result) Excused() (n int) {
 	for _, outcome := range r.Load.Outcomes {
 		n += outcome.Excused
 	}
+
 	return n
 }
 
@@ -189,6 +204,7 @@ func (r *Result) String() string {
 			r.Seed, len(r.Events), r.Load.Seconds, r.Load.Sent, r.Clients)
 	}
 	var failed []string
+
 	for _, part := range []struct {
 		name string
 		good bool
@@ -198,5 +214,6 @@ func (r *Result) String() string {
 			failed = append(failed, part.name)
 		}
 	}
+
 	return fmt.Sprintf("CHAOS FAILED: seed %d: %s. Repeat it with:\n  %s", r.Seed, strings.Join(failed, ", "), r.Repeat)
 }

@@ -48,6 +48,7 @@ func (w *world) now() float64 { return time.Since(w.start).Seconds() }
 // take reserves a target for one fault.
 func (w *world) take(ctx context.Context, target string) (free func(), err error) {
 	made, _ := w.taken.LoadOrStore(target, make(chan struct{}, 1))
+
 	token := made.(chan struct{}) //nolint:forcetypeassert // nothing else is stored
 	select {
 	case token <- struct{}{}:
@@ -66,6 +67,7 @@ func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	all, _ := load.PartitionsOfEngines(ctx, w.admin)
+
 	return all[engine]
 }
 
@@ -76,17 +78,20 @@ func (w *world) engineTelemetry() (urls []string) {
 			urls = append(urls, w.TelemetryURL(name))
 		}
 	}
+
 	return urls
 }
 
 // invite has the guest join, with a key of its own and a secret to seal its responses.
 func (w *world) invite(ctx context.Context, seed uint64) error {
 	w.keys[string(load.Guest)] = keys.New(string(load.Guest))
+
 	operator := &load.Operator{Door: w.door, Population: w.population, Random: rand.New(rand.NewPCG(seed, 1001)),
 		Did: w.event}
 	if err := operator.Invite(w.keys[string(load.Guest)]); err != nil {
 		return err
 	}
+
 	return w.Run(ctx, w.file, w.file, "bootstrap", "participant", string(load.Guest))
 }
 
@@ -96,6 +101,7 @@ func (w *world) door(holder string) (*client.Client, error) {
 	if err == nil {
 		api.RetryFor = recoveryMax
 	}
+
 	return api, err
 }
 
@@ -106,15 +112,18 @@ const balancesEvery = 200 * time.Millisecond
 func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population,
 	judge *answers.Judge) error {
 	var ids []tb.Uint128
+
 	for n := range population.Banks {
 		bank := population.Bank(n)
 		ids = append(ids, ledger.ReserveAccount(bank), ledger.TransitAccount(bank), ledger.BooksAccount(bank))
 	}
+
 	for ctx.Err() == nil {
 		accounts, err := client.LookupAccounts(ids)
 		if err != nil {
 			return err
 		}
+
 		funds := make([]int64, len(accounts)/3)
 		for i, account := range accounts {
 			if has := ledger.Less(account.CreditsPosted, account.DebitsPosted); i%3 < 2 {
@@ -126,6 +135,7 @@ func readBalances(ctx context.Context, client tigerbeetle.Client, population san
 		judge.TakeFunds(funds)
 		host.Sleep(ctx, balancesEvery)
 	}
+
 	return nil
 }
 

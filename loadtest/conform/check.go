@@ -31,10 +31,12 @@ var checks = []struct {
 				return needsCommand
 			}
 			var wrong fault
+
 			err := c.await(ctx, []*question{c.early}, []int{0})
 			if errors.As(err, &wrong) {
 				return append(wrong, "let a new consumer group begin at the earliest offset")
 			}
+
 			return err
 		}},
 	{"answers a question", "being-asked-over-kafka", one(func(*counterpart, *question) {}), nil},
@@ -44,6 +46,7 @@ var checks = []struct {
 				all = append(all, c.ask(func(q *question) { q.partition, q.ReplyPartition = asked, reply }))
 			}
 		}
+
 		return all
 	}, nil},
 	{"answers a repeated question", "being-asked-over-kafka", nil, func(ctx context.Context, c *counterpart) error {
@@ -52,6 +55,7 @@ var checks = []struct {
 				return err
 			}
 		}
+
 		return nil
 	}},
 	{"also from another partition, for another engine", "being-asked-over-kafka", nil,
@@ -62,6 +66,7 @@ var checks = []struct {
 			}
 			q.earlier = []int32{q.ReplyPartition}
 			q.partition, q.ReplyPartition = (q.partition+1)%c.partitions, (q.ReplyPartition+1)%c.partitions
+
 			return c.answered(ctx, q)
 		}},
 	{"answers a question whose payment is long over", "being-asked-over-kafka", one(func(c *counterpart, q *question) {
@@ -88,16 +93,19 @@ var checks = []struct {
 	{"goes on after what is no question", "being-asked-over-kafka", nil,
 		func(ctx context.Context, c *counterpart) error {
 			q := c.ask()
+
 			strange := [][]byte{nil, {0xff}, {0x18, 0x01}, []byte("{}"), {0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f},
 				[]byte(strings.Repeat("\x0a\x01E", 1000))}
 			for _, reply := range []int32{c.partitions, math.MaxInt32, -1} {
 				strange = append(strange, c.aside(func(n *question) { n.ReplyPartition = reply }).record().Value)
 			}
+
 			for _, value := range strange {
 				if err := c.send(ctx, trial(q.partition, value)); err != nil {
 					return err
 				}
 			}
+
 			return c.answered(ctx, q)
 		}},
 	{"does not answer what was never asked: an aborted transaction", "topics", nil, aborted},
@@ -129,6 +137,7 @@ func (c *counterpart) several(n int) (all []*question) {
 	for range n {
 		all = append(all, c.ask())
 	}
+
 	return all
 }
 
@@ -136,58 +145,70 @@ func (c *counterpart) several(n int) (all []*question) {
 func others(ctx context.Context, c *counterpart) error {
 	own := c.ask()
 	foreign := map[string]bool{}
+
 	for _, payer := range []pix.ISPB{c.payer, c.Bank} {
 		q := c.aside(func(q *question) {
 			q.Payer.Ispb, q.Payee.Ispb, q.partition, q.ReplyPartition = string(payer), nobody, own.partition,
 				own.ReplyPartition
 		})
+
 		foreign[q.EndToEndId] = true
 		if err := c.send(ctx, q.record()); err != nil {
 			return err
 		}
 	}
+
 	if err := c.answered(ctx, own); err != nil {
 		return err
 	}
 	var wrong fault
+
 	for _, s := range c.strays {
 		if s.err == nil && foreign[s.EndToEndId] && c.writers[s.record.ProducerID] { // else a simulator of all banks
 			wrong = append(wrong, fmt.Sprintf("%s was a question to bank %s, and is answered in the name of %.20q",
 				s.EndToEndId, nobody, s.Ispb))
 		}
 	}
+
 	if wrong != nil {
 		return wrong
 	}
+
 	return nil
 }
 
 // aborted asks within a transaction that is aborted, and then a question behind it.
 func aborted(ctx context.Context, c *counterpart) error {
 	never := c.aside()
+
 	client, err := c.connection(kgo.TransactionalID("conform-" + never.EndToEndId))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+
 	if err := client.BeginTransaction(); errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
 		return untried("the broker takes no transactions; that of the sandbox does with: bin/stack up --env broker:BROKER_TRANSACTIONS=true")
 	} else if err != nil {
 		return err
 	}
+
 	if err := errors.Join(client.ProduceSync(ctx, never.record()).FirstErr(),
 		client.EndTransaction(ctx, kgo.TryAbort)); err != nil {
 		return err
 	}
+
 	if err := c.answered(ctx, c.ask(func(q *question) {
 		q.partition, q.ReplyPartition = never.partition, never.ReplyPartition
 	})); err != nil {
 		return err
 	}
+
 	if slices.ContainsFunc(c.strays, func(s stray) bool { return s.err == nil && s.EndToEndId == never.EndToEndId }) {
 		return fault{never.EndToEndId +
 			" stands in an aborted transaction and was answered: read with isolation.level=read_committed"}
 	}
+
 	return nil
 }
 
@@ -196,37 +217,46 @@ func committed(ctx context.Context, c *counterpart) error {
 	if c.process == nil {
 		return needsCommand
 	}
+
 	groups, err := c.groups(ctx)
 	if err != nil {
 		return err
 	}
+
 	if len(groups) == 0 {
 		return untried("the bank has no consumer group: over HTTP it commits nothing, because the front door tells again what is not answered")
 	}
 	var took time.Duration
+
 	for range freezes {
 		questions := c.several(20)
+
 		records := recordsOf(questions)
 		if err := c.send(ctx, records...); err != nil {
 			return err
 		}
 		began := time.Now()
+
 		if took > 0 {
 			time.Sleep(time.Duration(c.random.Int64N(int64(took))))
 			c.signal(syscall.SIGSTOP)
 			err := c.committedUnanswered(ctx, groups, records)
 			c.signal(syscall.SIGCONT)
+
 			if err != nil {
 				return err
 			}
 		}
+
 		if err := c.await(ctx, questions, make([]int, len(questions))); err != nil {
 			return err
 		}
+
 		if took == 0 {
 			took = time.Since(began)
 		}
 	}
+
 	return nil
 }
 
@@ -236,11 +266,13 @@ const freezes = 30
 // committedUnanswered returns as a fault a question that a kill now would lose.
 func (c *counterpart) committedUnanswered(ctx context.Context, groups []string, asked []*kgo.Record) error {
 	var behind []*kgo.Record
+
 	for _, group := range groups {
 		offsets, err := kadm.NewClient(c.client).FetchOffsets(ctx, group)
 		if err != nil {
 			return fmt.Errorf("cannot read the offsets of group %s: %w", group, err)
 		}
+
 		for _, record := range asked {
 			if at, ok := offsets.Lookup(stream.AuthorizationRequests, record.Partition); ok && record.Offset < at.At {
 				behind = append(behind, record)
@@ -248,12 +280,14 @@ func (c *counterpart) committedUnanswered(ctx context.Context, groups []string, 
 		}
 	}
 	unanswered := func(record *kgo.Record) bool { return len(c.responses[string(record.Key)]) == 0 }
+
 	const patience = 2 * time.Second // what was written before the offset may become visible after it
 	if err := c.read(ctx, patience, func() bool {
 		return !slices.ContainsFunc(behind, unanswered)
 	}); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+
 	for _, record := range behind {
 		if unanswered(record) {
 			return fault{fmt.Sprintf(
@@ -261,6 +295,7 @@ func (c *counterpart) committedUnanswered(ctx context.Context, groups []string, 
 				record.Offset, record.Partition, record.Key)}
 		}
 	}
+
 	return nil
 }
 
@@ -270,23 +305,29 @@ func killed(ctx context.Context, c *counterpart) error {
 		return needsCommand
 	}
 	all := c.crowd()
+
 	records := recordsOf(all)
 	if err := c.send(ctx, records[:len(all)/2]...); err != nil {
 		return err
 	}
 	isAnswered := func(q *question) bool { return len(c.responses[q.EndToEndId]) > 0 }
+
 	if err := c.read(ctx, c.Within, func() bool { return slices.ContainsFunc(all, isAnswered) }); err != nil {
 		return fault{fmt.Sprintf("no response within %v to %d questions (%v)", c.Within, len(all)/2, err)}
 	}
 	c.stopBank(syscall.SIGKILL)
+
 	if err := c.send(ctx, records[len(all)/2:]...); err != nil {
 		return err
 	}
+
 	if err := c.startBank(); err != nil {
 		return err
 	}
+
 	if err := c.await(ctx, all, make([]int, len(all))); err != nil {
 		return err
 	}
+
 	return c.answered(ctx, all...) // a decision must outlive the program
 }

@@ -55,6 +55,7 @@ func (r *Report) Passed() bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -95,19 +96,23 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	if c.payer == c.Bank {
 		c.payer = "10000002"
 	}
+
 	err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.client.Close()
+
 	if len(config.Command) > 0 {
 		c.early = c.ask()
 		if err := c.send(ctx, c.early.record()); err != nil {
 			return nil, err
 		}
+
 		if _, err := c.groups(ctx); err != nil {
 			return nil, err
 		}
+
 		if err := c.startBank(); err != nil {
 			return nil, err
 		}
@@ -115,10 +120,12 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	}
 	report := &Report{}
 	answers := true
+
 	for i, check := range checks {
 		line := Line{Check: check.name, Section: check.section, Skipped: "the bank answers nothing"}
 		if answers {
 			config.Log("%s …", check.name)
+
 			if line, err = c.try(ctx, line, check.ask, check.try); err != nil {
 				return nil, err
 			}
@@ -127,14 +134,17 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 		answers = answers && (i == 0 || len(c.responses) > 0) // who misses the first may read from the end
 	}
 	c.stopBank(syscall.SIGTERM)
+
 	if err := c.drain(ctx); err != nil {
 		return nil, err
 	}
 	report.Lines = append(report.Lines, c.judge()...)
+
 	report.Questions = len(c.questions)
 	for _, responses := range c.responses {
 		report.Responses += len(responses)
 	}
+
 	return report, nil
 }
 
@@ -148,11 +158,13 @@ func (c *counterpart) try(ctx context.Context, line Line, ask func(*counterpart)
 		err = try(ctx, c)
 	}
 	var wrong fault
+
 	var why untried
 	if err != nil && !errors.As(err, &wrong) && !errors.As(err, &why) {
 		return line, err
 	}
 	line.Wrong, line.Skipped = wrong, string(why)
+
 	return line, nil
 }
 
@@ -176,25 +188,30 @@ func (c *counterpart) judge() (lines []Line) {
 		}
 		lines = append(lines, line)
 	}
+
 	return append(lines, c.judgeStrays())
 }
 
 // judgeStrays tells what else the bank wrote. It may answer what an engine, or an earlier run, asked.
 func (c *counterpart) judgeStrays() Line {
 	line := Line{Check: "writes nothing else", Section: "topics"}
+
 	for _, s := range c.strays {
 		if !c.writers[s.record.ProducerID] {
 			continue
 		}
+
 		if s.err == nil {
 			_, s.err = pix.ParsePaymentOrReturnID(s.EndToEndId)
 		}
+
 		if s.err != nil {
 			line.Wrong = append(line.Wrong,
 				fmt.Sprintf("partition %d, offset %d responds to nothing that can be asked: %v", s.record.Partition,
 					s.record.Offset, s.err))
 		}
 	}
+
 	return line
 }
 
@@ -204,6 +221,7 @@ func (c *counterpart) drain(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", stream.AuthorizationResponses, err)
 	}
+
 	return c.read(ctx, c.Within, func() bool {
 		reached := true
 		ends.Each(func(end kadm.ListedOffset) { reached = reached && c.next[end.Partition] >= end.Offset })
@@ -225,6 +243,7 @@ func (c *counterpart) connect(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
+
 	ends, err := stream.Ends(ctx, kadm.NewClient(client), stream.AuthorizationResponses)
 	if err != nil {
 		return err
@@ -234,6 +253,7 @@ func (c *counterpart) connect(ctx context.Context) error {
 	// Control records count too, so that the end can be reached.
 	c.client, err = c.connection(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.ConsumePartitions(ends.KOffsets()))
+
 	return err
 }
 
@@ -246,10 +266,12 @@ func (c *counterpart) send(ctx context.Context, records ...*kgo.Record) error {
 func (c *counterpart) read(ctx context.Context, within time.Duration, enough func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+
 	for !enough() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+
 		fetches := c.client.PollFetches(ctx)
 		for _, failed := range fetches.Errors() {
 			if !errors.Is(failed.Err, context.DeadlineExceeded) {
@@ -258,6 +280,7 @@ func (c *counterpart) read(ctx context.Context, within time.Duration, enough fun
 		}
 		fetches.EachRecord(c.take)
 	}
+
 	return nil
 }
 
@@ -266,6 +289,7 @@ func (c *counterpart) take(record *kgo.Record) {
 	if record.Attrs.IsControl() {
 		return
 	}
+
 	r, err := responseOf(record)
 	if err == nil && c.questions[r.EndToEndId] != nil {
 		c.responses[r.EndToEndId] = append(c.responses[r.EndToEndId], r)
@@ -281,9 +305,11 @@ func (c *counterpart) answered(ctx context.Context, questions ...*question) erro
 	for i, q := range questions {
 		before[i] = len(c.responses[q.EndToEndId])
 	}
+
 	if err := c.send(ctx, recordsOf(questions)...); err != nil {
 		return err
 	}
+
 	return c.await(ctx, questions, before)
 }
 
@@ -297,16 +323,20 @@ func (c *counterpart) await(ctx context.Context, questions []*question, before [
 				}
 			}
 		}
+
 		return open, first
 	}
+
 	err := c.read(ctx, c.Within, func() bool { n, _ := open(); return n == 0 })
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) { // Kafka's fault, or the end, and not the bank's
 		return err
 	}
+
 	if n, q := open(); n > 0 {
 		return fault{fmt.Sprintf("no response within %v to %d of %d questions, such as %s in partition %d", c.Within, n,
 			len(questions), q.EndToEndId, q.partition)}
 	}
+
 	return nil
 }
 
@@ -316,10 +346,12 @@ func (c *counterpart) groups(ctx context.Context) (names []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the consumer groups: %w", err)
 	}
+
 	for _, group := range described {
 		if !group.AssignedPartitions().Lookup(stream.AuthorizationRequests, 0) {
 			continue
 		}
+
 		for _, member := range group.Members {
 			if !c.members[member.MemberID] && !slices.Contains(names, group.Group) {
 				names = append(names, group.Group)
@@ -327,6 +359,7 @@ func (c *counterpart) groups(ctx context.Context) (names []string, err error) {
 			c.members[member.MemberID] = true
 		}
 	}
+
 	return names, nil
 }
 
@@ -338,11 +371,13 @@ func (c *counterpart) signal(signal syscall.Signal) {
 func (c *counterpart) startBank() error {
 	process := exec.Command(c.Command[0], c.Command[1:]...)
 	process.Stdout, process.Stderr = os.Stderr, os.Stderr
+
 	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := process.Start(); err != nil {
 		return fmt.Errorf("cannot start the bank: %w", err)
 	}
 	c.process = process
+
 	return nil
 }
 

@@ -36,6 +36,7 @@ func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) ma
 	kit.Must(t, keys.MakeSeals(file, []pix.ISPB{bankOfTests}))
 	seals, err := keys.ReadSeals(file)
 	kit.Must(t, err)
+
 	config := Config{Kafka: []kgo.Opt{kgo.SeedBrokers(broker.Address)}, Bank: bankOfTests, Seals: seals,
 		Within: 30 * time.Second, Crowd: 200, Log: t.Logf}
 	if start == nil {
@@ -49,10 +50,12 @@ func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) ma
 	var text strings.Builder
 	report.Write(&text)
 	t.Logf("\n%s", text.String())
+
 	lines := map[string]Line{}
 	for _, line := range report.Lines {
 		lines[line.Check] = line
 	}
+
 	return lines
 }
 
@@ -103,6 +106,7 @@ func (b *bank) take(record *kgo.Record) bool {
 	if err := request.UnmarshalVT(record.Value); err != nil || request.Payee == nil {
 		return b.bug != "stops at what cannot be read"
 	}
+
 	isOurs, first := request.Payee.Ispb == string(bankOfTests), b.answered[request.EndToEndId]
 	switch b.bug {
 	case "answers for all banks":
@@ -118,6 +122,7 @@ func (b *bank) take(record *kgo.Record) bool {
 	case "simulator":
 		isOurs = !isOurs
 	}
+
 	if !isOurs || uint32(request.ReplyPartition) >= partitionsOfTests {
 		return true
 	}
@@ -126,6 +131,7 @@ func (b *bank) take(record *kgo.Record) bool {
 	reject := func(reason string) {
 		response.Status, response.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, reason
 	}
+
 	switch {
 	case b.bug == "a reason of the engine":
 		reject("AB03")
@@ -152,6 +158,7 @@ func (b *bank) take(record *kgo.Record) bool {
 		return true
 	}
 	b.write(&request, response)
+
 	return true
 }
 
@@ -163,6 +170,7 @@ func (b *bank) write(request *pixv1.AuthorizationRequest, response *pixv1.Author
 	record := &kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition,
 		Key: []byte(request.EndToEndId), Value: value}
 	sealed := value
+
 	switch b.bug {
 	case "another partition":
 		record.Partition = 0
@@ -188,6 +196,7 @@ func (b *bank) run(ctx context.Context) {
 // runCommitting answers in a consumer group until it is killed.
 func (b *bank) runCommitting() error {
 	b.answered = map[string]*pixv1.AuthorizationResponse{}
+
 	ctx := context.Background()
 	for {
 		records := b.client.PollFetches(ctx).Records()
@@ -197,12 +206,15 @@ func (b *bank) runCommitting() error {
 			}
 		}
 		time.Sleep(5 * time.Millisecond) // its work
+
 		for _, record := range records {
 			b.take(record)
 		}
+
 		if err := b.client.Flush(ctx); err != nil {
 			return err
 		}
+
 		if err := b.client.CommitRecords(ctx, records...); err != nil {
 			return err
 		}
@@ -215,11 +227,13 @@ func TestMain(m *testing.M) {
 	if !isBank {
 		os.Exit(m.Run())
 	}
+
 	from := kgo.NewOffset().AtStart()
 	if bug == "killed, begins at the end" {
 		from = kgo.NewOffset().AtEnd()
 	}
 	seals, err := keys.ReadSeals(os.Getenv("ANSWER_KEYS_FILE"))
+
 	var client *kgo.Client
 	if err == nil {
 		client, err = kgo.NewClient(kgo.SeedBrokers(os.Getenv("KAFKA_BROKERS")),
@@ -227,6 +241,7 @@ func TestMain(m *testing.M) {
 			kgo.ConsumerGroup("bank"), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(from),
 			kgo.DisableAutoCommit(), kgo.SessionTimeout(6*time.Second))
 	}
+
 	if err == nil {
 		err = (&bank{client: client, seals: seals, bug: bug}).runCommitting()
 	}
@@ -240,6 +255,7 @@ func start(t *testing.T, broker *kit.Broker, file string, b *bank) {
 	var err error
 	b.seals, err = keys.ReadSeals(file)
 	kit.Must(t, err)
+
 	isolation := kgo.ReadCommitted()
 	if b.bug == readsAborted {
 		isolation = kgo.ReadUncommitted()
@@ -255,14 +271,17 @@ func TestABanksBugIsTold(t *testing.T) {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
 			isKilled := strings.HasPrefix(bug.name, "killed")
+
 			starts := func(broker *kit.Broker, file string) { start(t, broker, file, &bank{bug: bug.name}) }
 			if isKilled {
 				starts = nil
 			}
+
 			lines := try(t, func(config *Config) {
 				if isKilled {
 					config.Command = append([]string{"env", "BANK_OF_TESTS=" + bug.name}, config.Command...)
 				}
+
 				if bug.says == silent { // that nothing comes takes this long each time
 					config.Within = map[bool]time.Duration{false: 3 * time.Second, true: 15 * time.Second}[isKilled]
 				}
@@ -272,6 +291,7 @@ func TestABanksBugIsTold(t *testing.T) {
 					t.Errorf("%s: %s %q", check, line.Skipped, line.Wrong)
 				}
 			}
+
 			if wrong := lines[bug.check].Wrong; bug.check != "" &&
 				(len(wrong) == 0 || !strings.Contains(wrong[0], bug.says)) {
 				t.Errorf("%s: %q and must say %q", bug.check, wrong, bug.says)
@@ -286,15 +306,18 @@ func TestASandboxIsNoFaultOfTheBank(t *testing.T) {
 	refuse := func(cluster *kfake.Cluster) {
 		cluster.ControlKey(kmsg.InitProducerID.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 			cluster.KeepControl()
+
 			asked := request.(*kmsg.InitProducerIDRequest)
 			if asked.TransactionalID == nil {
 				return nil, nil, false
 			}
 			response := asked.ResponseKind().(*kmsg.InitProducerIDResponse)
 			response.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
+
 			return response, nil, true
 		})
 	}
+
 	for check, line := range try(t, func(*Config) {}, func(broker *kit.Broker, file string) {
 		broker.Control(refuse)
 		start(t, broker, file, &bank{earlier: "E1000000120261122174500000abcdef"})
@@ -312,10 +335,12 @@ func TestThePythonBankConforms(t *testing.T) {
 	if python == "" {
 		t.Skip("PYTHON_WITH_KAFKA names a Python with confluent-kafka: make test-python-bank")
 	}
+
 	if output, err := exec.CommandContext(t.Context(), python, "-c",
 		"import confluent_kafka").CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", python, err, output)
 	}
+
 	for check, line := range try(t, func(config *Config) {
 		config.Command = []string{python, "../../examples/python/bank_kafka.py", "--bank", string(bankOfTests)}
 		config.Crowd = 1000

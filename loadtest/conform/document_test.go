@@ -28,6 +28,7 @@ func rows(t *testing.T) map[string][]string {
 	text, err := os.ReadFile(document)
 	kit.Must(t, err)
 	rows := map[string][]string{}
+
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | "); len(cells) > 1 {
 			for i := range cells {
@@ -36,6 +37,7 @@ func rows(t *testing.T) map[string][]string {
 			rows[cells[0]] = cells[1:]
 		}
 	}
+
 	return rows
 }
 
@@ -44,10 +46,12 @@ func TestTheDocumentForParticipantsIsTrue(t *testing.T) {
 	document := rows(t)
 	is := func(row, want string) {
 		t.Helper()
+
 		if got := strings.Join(document[row], " | "); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: row %q says %q and must begin with %q", "docs/participant.md", row, got, want)
 		}
 	}
+
 	for _, topic := range stream.Topics {
 		if cells := document["`"+topic.Name+"`"]; len(cells) != 5 || (cells[4] == "forever") != topic.KeepForever {
 			t.Errorf("topic %s, kept forever %t: the document says %q", topic.Name, topic.KeepForever, cells)
@@ -91,6 +95,7 @@ func TestTheDocumentForParticipantsIsTrue(t *testing.T) {
 	kit.Must(t, err)
 	is("value: `end_to_end_id` `"+id+"`, `ispb` `10000002`, status `ACSP`", "`"+hex.EncodeToString(value)+"`")
 	is("seal", "`"+hex.EncodeToString(seals.Seal("10000002", value))+"`")
+
 	response.Status, response.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, "AC06"
 	if value, err = response.MarshalVT(); err != nil {
 		t.Fatal(err)
@@ -107,5 +112,6 @@ func grouped[N int | uint64](n N) string {
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}
+
 	return text
 }

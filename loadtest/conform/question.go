@@ -24,6 +24,7 @@ type question struct {
 func (c *counterpart) ask(change ...func(*question)) *question {
 	c.asked++
 	id := pix.NewEndToEndID(c.payer, time.Now(), c.random)
+
 	q := &question{
 		AuthorizationRequest: &pixv1.AuthorizationRequest{
 			EndToEndId: id.String(), AmountCentavos: 12345, ReplyPartition: int32(c.asked+1) % c.partitions,
@@ -36,6 +37,7 @@ func (c *counterpart) ask(change ...func(*question)) *question {
 		change(q)
 	}
 	c.questions[q.EndToEndId] = q
+
 	return q
 }
 
@@ -50,6 +52,7 @@ func recordsOf(questions []*question) (records []*kgo.Record) {
 	for _, q := range questions {
 		records = append(records, q.record())
 	}
+
 	return records
 }
 
@@ -60,6 +63,7 @@ func (q *question) record() *kgo.Record {
 	}
 	record := trial(q.partition, value)
 	record.Key = []byte(q.EndToEndId)
+
 	return record
 }
 
@@ -98,6 +102,7 @@ var rules = []struct {
 			if r.record.Partition != q.ReplyPartition && !slices.Contains(q.earlier, r.record.Partition) {
 				return fmt.Sprintf("it is in partition %d and must be in %d", r.record.Partition, q.ReplyPartition)
 			}
+
 			return ""
 		}},
 	{"gives each question one response, the same each time", "being-asked-over-kafka",
@@ -105,18 +110,21 @@ var rules = []struct {
 			if first := &c.responses[q.EndToEndId][0]; !r.same(first) {
 				return fmt.Sprintf("first %s, then %s", first, r)
 			}
+
 			return ""
 		}},
 	{"keys a response by its end_to_end_id", "topics", func(_ *counterpart, q *question, r *response) string {
 		if string(r.record.Key) != q.EndToEndId {
 			return fmt.Sprintf("its key is %.40q", r.record.Key)
 		}
+
 		return ""
 	}},
 	{"responds in its own name", "being-asked-over-kafka", func(c *counterpart, _ *question, r *response) string {
 		if r.Ispb != string(c.Bank) {
 			return fmt.Sprintf("ispb is %.20q and must be %s", r.Ispb, c.Bank)
 		}
+
 		return ""
 	}},
 	{"accepts without a reason, rejects with one that is a bank's to give", "being-asked-over-kafka",
@@ -131,27 +139,32 @@ var rules = []struct {
 				if err != nil {
 					return "reason_code: " + err.Error()
 				}
+
 				if reason.FromBank() != reason {
 					return fmt.Sprintf("reason_code is %s, which is not a bank's to give", reason)
 				}
 			default:
 				return fmt.Sprintf("status is %s: it must be ACSP or RJCT", r.Status)
 			}
+
 			return ""
 		}},
 	{"seals each response", "the-seal", func(c *counterpart, _ *question, r *response) string {
 		if c.Seals == nil {
 			return ""
 		}
+
 		for _, header := range r.record.Headers {
 			if header.Key == keys.SealHeader {
 				if c.Seals.Genuine(c.Bank, r.record.Value, header.Value) {
 					return ""
 				}
+
 				return fmt.Sprintf("its seal of %d bytes is not the HMAC-SHA-256 of its value with the bank's secret",
 					len(header.Value))
 			}
 		}
+
 		return "it has no header " + keys.SealHeader
 	}},
 }

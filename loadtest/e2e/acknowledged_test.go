@@ -38,6 +38,7 @@ func TestAcknowledgedIsStored(t *testing.T) {
 	})
 	c := &counting{system: s, engine: stack.EngineName(0), counts: counts{refused: map[string]int{}}}
 	c.connect()
+
 	for _, end := range []func() error{
 		func() error { return s.StopProcess(t.Context(), stack.Broker) },
 		func() error { defer time.Sleep(time.Second); return s.Kill(stack.Broker) },
@@ -81,6 +82,7 @@ func (c *counting) connect() {
 	ctx, stop := context.WithCancel(c.t.Context())
 	var callers sync.WaitGroup
 	c.t.Cleanup(func() { stop(); callers.Wait() })
+
 	for range 2 {
 		callers.Go(func() {
 			for ctx.Err() == nil {
@@ -100,6 +102,7 @@ func (c *counting) pay(ctx context.Context) {
 	const payment = `{"payer":{"ispb":"` + payer +
 		`","branch":"0001","number":"1"},"payee":{"ispb":"10000002","branch":"0001","number":"1"},"amount_centavos":1}`
 	answer, err := c.callers.Send(ctx, http.MethodPost, "/v1/payments", payer, []byte(payment))
+
 	var said struct {
 		EndToEndID string `json:"end_to_end_id"`
 		Type       string
@@ -110,6 +113,7 @@ func (c *counting) pay(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	switch {
 	case ctx.Err() != nil:
 	case err == nil && answer.Status == http.StatusAccepted:
@@ -125,6 +129,7 @@ func (c *counting) take() counts {
 	defer c.mu.Unlock()
 	taken := c.counts
 	c.counts = counts{refused: map[string]int{}}
+
 	return taken
 }
 
@@ -151,21 +156,25 @@ func (c *counting) bounds() map[int32]stream.Bounds {
 		bounds, err = stream.BoundsOf(c.t.Context(), c.client, stream.Payments)
 		return err == nil
 	})
+
 	return bounds
 }
 
 // stored fails the test unless all of these stand in the topic.
 func (c *counting) stored(accepted []string) {
 	c.t.Helper()
+
 	missing := map[string]bool{}
 	for _, id := range accepted {
 		missing[id] = true
 	}
+
 	for partition, of := range c.bounds() {
 		c.must(stream.ReadRange(c.t.Context(), c.Kafka(), host.System().Dial, stream.Payments, partition,
 			of.Start, of.End,
 			func(r *kgo.Record) { delete(missing, string(r.Key)) }))
 	}
+
 	if len(missing) > 0 {
 		c.t.Errorf("%d of %d accepted payments are in no topic: %v", len(missing), len(accepted), missing)
 	}
@@ -191,6 +200,7 @@ func (c *counting) makeAnew() {
 				return false
 			}
 		}
+
 		return true
 	})
 	c.cleared()
@@ -206,6 +216,7 @@ func (c *counting) makeAnew() {
 			if err != nil && !errors.Is(created.Err, kerr.TopicAlreadyExists) { // the old one is still being deleted
 				c.t.Fatal(err, created.ErrMessage)
 			}
+
 			return err == nil
 		})
 	})
@@ -213,6 +224,7 @@ func (c *counting) makeAnew() {
 		err := c.Ready(c.t.Context(), stack.Producer)
 		return err != nil && strings.Contains(err.Error(), "the ledger's log")
 	})
+
 	if accepted := c.take().accepted; len(accepted) > 0 {
 		c.t.Errorf("%d payments were accepted into a topic that was made anew", len(accepted))
 	}
@@ -227,11 +239,13 @@ func (c *counting) configs(admin *kadm.Client) map[string]*string {
 	of, err := described.On(stream.Payments, nil)
 	c.must(err)
 	configs := map[string]*string{}
+
 	for _, entry := range of.Configs {
 		if entry.Source == kmsg.ConfigSourceDynamicTopicConfig {
 			configs[entry.Key] = entry.Value
 		}
 	}
+
 	return configs
 }
 
@@ -249,6 +263,7 @@ func (c *counting) cleared() {
 // known waits until the front door knows payments, as it does when they are cleared.
 func (c *counting) known(accepted []string) {
 	c.t.Helper()
+
 	for _, id := range accepted {
 		c.eventually(id+" is cleared", func() bool {
 			answer, err := c.callers.Send(c.t.Context(), http.MethodGet, "/v1/payments/"+id, payer, nil)
@@ -269,6 +284,7 @@ func (c *counting) giveUp() {
 	c.some(3 * int(c.partitions))
 	c.paying.Lock()
 	defer c.paying.Unlock()
+
 	after := c.take()
 	for why, times := range after.refused {
 		// Until the engine says that it has taken what was accepted without it, the door says overload. Where the
@@ -278,6 +294,7 @@ func (c *counting) giveUp() {
 			c.t.Errorf("after the log was given up, %d payments were not accepted: %s", times, why)
 		}
 	}
+
 	if len(after.accepted) == 0 {
 		c.t.Error("after the log was given up, no payment was accepted")
 	}

@@ -47,6 +47,7 @@ func TestBackup(t *testing.T) {
 	// Docker is for deploy/verify-compose.sh.
 	run := []string{"Copy", "Check a copy", "Put a copy back", "Only the ledger comes back older, or is lost",
 		"One replica of three lost its file"}
+
 	for heading, blocks := range b.blocks {
 		for _, block := range blocks {
 			if !slices.Contains(run, heading) && !strings.Contains(block, "docker compose") {
@@ -96,6 +97,7 @@ func beginBackup(t *testing.T, replicas int) *backup {
 	program := func(name, text string) { b.must(os.WriteFile(filepath.Join(folder, "bin", name), []byte(text), 0o755)) } //nolint:gosec // a program
 	b.must(os.Mkdir(filepath.Join(folder, "bin"), 0o755))
 	b.must(os.WriteFile(filepath.Join(folder, "go.work"), nil, 0o600))
+
 	for _, name := range []string{"producer", "clearing-engine", "bank-simulator", "archiver", "bootstrap", "broker"} {
 		b.must(os.Symlink(filepath.Join(binaries, name), filepath.Join(folder, "bin", name)))
 	}
@@ -114,12 +116,14 @@ func beginBackup(t *testing.T, replicas int) *backup {
 		for _, dir := range []string{"check", ".stack"} {
 			_ = stack.Down(context.Background(), filepath.Join(folder, dir))
 		}
+
 		if t.Failed() {
 			t.Logf("logs are in %s", folder)
 			return
 		}
 		_ = os.RemoveAll(folder)
 	})
+
 	return b
 }
 
@@ -139,20 +143,24 @@ func (b *backup) run(commands string) string {
 	printed, _ := os.ReadFile(output)
 	b.t.Logf("$ %s\n%s", strings.ReplaceAll(strings.TrimSpace(commands), "\n", "\n$ "), printed)
 	b.must(err)
+
 	return string(printed)
 }
 
 // block runs one block of commands of the document.
 func (b *backup) block(heading string, which int) string {
 	b.t.Helper()
+
 	if which >= len(b.blocks[heading]) {
 		b.t.Fatalf("docs/backup.md has no block %d below %q", which, heading)
 	}
+
 	return b.run(b.blocks[heading][which])
 }
 
 func (b *backup) says(output string, all ...string) {
 	b.t.Helper()
+
 	for _, say := range all {
 		if !strings.Contains(output, say) {
 			b.t.Fatalf("it does not say %q:\n%s", say, output)
@@ -168,6 +176,7 @@ func (b *backup) bank() *client.Client {
 	at := strings.TrimSpace(b.run("bin/stack status 2>&- | awk '/^producer / {print $4}'"))
 	api, err := client.New("http://"+at, key)
 	b.must(err)
+
 	return api
 }
 
@@ -180,6 +189,7 @@ func (b *backup) pay() string {
 // knows checks whether the clearing house knows a payment.
 func (b *backup) knows(id string, want bool) {
 	b.t.Helper()
+
 	state, err := b.bank().Payment(b.t.Context(), id)
 	switch {
 	case want && (err != nil || state.Status != client.Settled):
@@ -195,6 +205,7 @@ func shellBlocks(t *testing.T, path string) map[string][]string {
 	text, err := os.ReadFile(path)
 	kit.Must(t, err)
 	all, heading := map[string][]string{}, ""
+
 	for _, part := range regexp.MustCompile("(?m)^## (.*)$|^```sh\n((?s:.*?))^```$").FindAllStringSubmatch(
 		string(text), -1) {
 		if part[1] != "" {
@@ -203,5 +214,6 @@ func shellBlocks(t *testing.T, path string) map[string][]string {
 		}
 		all[heading] = append(all[heading], part[2])
 	}
+
 	return all
 }

@@ -50,6 +50,7 @@ func openBooks(t *testing.T, change ...func(*stack.Config)) *books {
 		_ = b.Stop(context.Background())
 		_ = os.RemoveAll(b.folder)
 	})
+
 	return b
 }
 
@@ -59,6 +60,7 @@ func (b *books) start() (err error) {
 	if err == nil {
 		b.Stack = s
 	}
+
 	return err
 }
 
@@ -73,6 +75,7 @@ func (b *books) ledgerFolder() string {
 	if err != nil || len(found) != 1 {
 		b.t.Fatalf("the ledger's folders are %v, %v", found, err)
 	}
+
 	return found[0]
 }
 
@@ -80,11 +83,13 @@ func (b *books) ledgerFolder() string {
 // where they are now.
 func (b *books) keep() (copied string) {
 	b.t.Helper()
+
 	copied = filepath.Join(b.config.Dir, fmt.Sprintf("copy-%d", time.Now().UnixNano()))
 	if output, err := exec.Command("cp", "-r", "--sparse=always", b.ledgerFolder(),
 		copied).CombinedOutput(); err != nil {
 		b.t.Fatalf("%v %s", err, output)
 	}
+
 	return copied
 }
 
@@ -94,6 +99,7 @@ func (b *books) put(files string) (before string) {
 	before = filepath.Join(b.config.Dir, fmt.Sprintf("before-%d", time.Now().UnixNano()))
 	b.must(os.Rename(folder, before))
 	b.must(os.Rename(files, folder))
+
 	return before
 }
 
@@ -107,10 +113,12 @@ func (b *books) pay() string {
 func (b *books) ask(method, path, body string) (code int, text string) {
 	b.t.Helper()
 	callers := b.callers(b.ProducerURL())
+
 	answer, err := callers.Send(b.t.Context(), method, path, "10000001", []byte(body), "Prefer", "wait=10")
 	if err != nil {
 		return 0, err.Error()
 	}
+
 	return answer.Status, string(answer.Body)
 }
 
@@ -121,6 +129,7 @@ func (b *books) checkpoints() map[int32]origin.Checkpoint {
 	defer kafka.Close()
 	known, err := origin.ReadCheckpoints(b.t.Context(), kafka)
 	b.must(err)
+
 	return known
 }
 
@@ -129,12 +138,14 @@ func (b *books) identity() ledger.Identity {
 	b.t.Helper()
 	named, err := origin.NamedBy(b.checkpoints())
 	b.must(err)
+
 	return named
 }
 
 // refuses fails the test unless the clearing house does not start, and says why.
 func (b *books) refuses(what string, says ...string) {
 	b.t.Helper()
+
 	err := b.start()
 	if err == nil {
 		b.t.Fatalf("%s: the clearing house starts", what)
@@ -177,14 +188,17 @@ func olderLedgerIsNotTaken(b *books) {
 	b.must(b.start())
 	second := b.pay()
 	b.must(b.Kill(stack.EngineName(0)))
+
 	for _, replica := range b.Replicas() {
 		b.must(b.Kill(replica))
 	}
+
 	newest = b.put(old)
 	for _, replica := range b.Replicas() {
 		b.must(b.StartProcess(replica))
 	}
 	b.ready(b.Replicas()...)
+
 	if log := b.dies(stack.EngineName(0)); !strings.Contains(log, "the ledger is older than the topics") {
 		t.Errorf("the engine ended with %s", log)
 	}
@@ -195,23 +209,28 @@ func olderLedgerIsNotTaken(b *books) {
 		if code == http.StatusNotFound || code == http.StatusOK {
 			t.Fatalf("it tells of a payment from an older ledger: %d %s", code, text)
 		}
+
 		return code == http.StatusServiceUnavailable && strings.Contains(text, "the ledger is older than the topics")
 	})
+
 	if code, text := b.ask("POST", "/v1/payments",
 		fmt.Sprintf(`{"end_to_end_id": %q}`, second)); code != http.StatusServiceUnavailable {
 		t.Errorf("an order: %d %s", code, text)
 	}
+
 	light := b.watch(b.ledgerClient())
 	if red := light.turns(live.Red); !strings.Contains(red.Text, audit.WrongLedger) {
 		t.Errorf("the light says %s", red.Text)
 	}
 	light.stop()
+
 	if _, err := b.tryAudit(); err == nil || !strings.Contains(err.Error(), "older copy") {
 		t.Errorf("the audit says %v", err)
 	}
 	b.stop()
 	old = b.put(newest)
 	b.must(b.start())
+
 	for _, id := range []string{first, second} {
 		if code, text := b.ask("GET", "/v1/payments/"+id, ""); code != http.StatusOK ||
 			!strings.Contains(text, `"settled"`) {
@@ -226,10 +245,12 @@ func olderLedgerIsNotTaken(b *books) {
 	newest = b.put(old)
 	b.config.Env[stack.Bootstrap] = []string{"LEDGER_GIVEN_UP=" + named.String()}
 	b.must(b.start())
+
 	if now := b.identity(); now.Number != 2 {
 		t.Errorf("the topics name %v", now)
 	}
 	b.pay()
+
 	if verdict, err := b.tryAudit(); err != nil || verdict.Clean || verdict.ByKind[audit.LedgerRenewed] == 0 {
 		t.Errorf("the audit of an older copy that was accepted: %+v %v", verdict.ByKind, err)
 	}
@@ -247,6 +268,7 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 	b.must(err)
 	defer other.Stop()
 	address := "TIGERBEETLE_ADDRESSES=" + other.Config.Addresses[0]
+
 	const says = "the ledger has no marker"
 	if log := b.dies(stack.Bootstrap, address); !strings.Contains(log, says) {
 		t.Errorf("bootstrap ended with %s", log)
@@ -256,6 +278,7 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 	defer client.Close()
 	found, err := client.QueryAccounts(tb.QueryFilter{Limit: 10})
 	b.must(err)
+
 	if len(found) > 0 {
 		t.Errorf("bootstrap made accounts in a ledger that is not the topics'")
 	}
@@ -265,6 +288,7 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 	b.must(b.Kill(stack.EngineName(0)))
 	// Another system's own ledger, funded beside topics of its own.
 	b.must(bootstrap.Populate(t.Context(), config, client))
+
 	if log := b.dies(stack.EngineName(0), address); !strings.Contains(log, "this is the ledger 1-") {
 		t.Errorf("the engine ended with %s", log)
 	}
@@ -280,6 +304,7 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 	b.must(os.RemoveAll(lost))
 	b.must(os.Rename(lost+".lost", lost))
 	b.must(b.start())
+
 	if code, text := b.ask("GET", "/v1/payments/"+paid, ""); code != http.StatusOK {
 		t.Errorf("after it was found: %d %s", code, text)
 	}
@@ -301,6 +326,7 @@ func TestLostReportsAreWrittenAgain(t *testing.T) {
 	kafka := s.kafka()
 	defer kafka.Close()
 	s.must(kit.ErrorOf(kadm.NewClient(kafka).DeleteTopics(t.Context(), stream.Settlements, stream.DeadLetters)))
+
 	for _, name := range []string{stack.EngineName(0), stack.Producer} {
 		s.eventually(name+" misses its topics", func() bool {
 			err := s.Ready(t.Context(), name)
@@ -309,10 +335,12 @@ func TestLostReportsAreWrittenAgain(t *testing.T) {
 	}
 	s.bootstrap(nil).Is(t, 1, "bootstrap retell", "TopicsChanged in deploy/runbook.md")
 	s.bootstrap([]string{"retell"}).Is(t, 1, "stop all of them first")
+
 	for _, name := range []string{stack.EngineName(0), stack.Producer} {
 		s.must(s.StopProcess(t.Context(), name))
 	}
 	s.bootstrap([]string{"retell"}).Is(t, 0, "forgot what engines have finished")
+
 	for _, name := range []string{stack.EngineName(0), stack.Producer} {
 		s.bring(name)
 	}

@@ -32,6 +32,7 @@ func demo(t *testing.T, interruptAt string) (output string, code int, folder str
 	err = command.Start()
 	write.Close()
 	kit.Must(t, err)
+
 	for lines := bufio.NewScanner(read); lines.Scan(); {
 		output += lines.Text() + "\n"
 		if interruptAt != "" && strings.Contains(lines.Text(), interruptAt) {
@@ -41,6 +42,7 @@ func demo(t *testing.T, interruptAt string) (output string, code int, folder str
 	}
 	_ = command.Wait() // the exit code says it
 	t.Logf("exit code %d\n%s", command.ProcessState.ExitCode(), output)
+
 	return output, command.ProcessState.ExitCode(), folder
 }
 
@@ -59,10 +61,12 @@ func TestDemo(t *testing.T) {
 		"LOAD PASSED: 1500 payments", "AUDIT CLEAN", "ANSWERS CLEAN",
 		"1 kill-engine engine-0", "One of its partitions settled nothing for ", "no more payments waited",
 		"loadtest chaos --dir", "--seed")
+
 	if never := regexp.MustCompile(`<script|src=|href=|@import|NaN|ZgotmplZ`).FindString(string(html)); never != "" ||
 		strings.Contains(output, "\x1b") {
 		t.Errorf("the report holds %q, or what is no terminal gets colours", never)
 	}
+
 	if _, err := os.Stat(filepath.Join(folder, "data")); !os.IsNotExist(err) {
 		t.Errorf("the data are still there: %v", err)
 	}
@@ -77,6 +81,7 @@ func TestDemoInterrupted(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, output)
 	}
 	kit.Holds(t, output, "data and logs stay in "+folder)
+
 	if _, err := os.Stat(filepath.Join(folder, "logs", "engine-0.log")); err != nil {
 		t.Error(err)
 	}

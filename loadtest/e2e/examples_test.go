@@ -25,6 +25,7 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 	made := t.TempDir()
 	generate := exec.Command(generator, "generate", "--path", "../../services/producer/openapi.json", "--output-path",
 		made+"/foreign", "--meta", "none")
+
 	said, err := generate.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
@@ -37,6 +38,7 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(generator), "python"), "testdata/pays.py")
+
 	command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "PAYER_KEY="+s.key("10000001"),
 		"PAYEE_KEY="+s.key("10000002"), "CENTRAL_BANK_KEY="+s.key(keys.CentralBank),
 		"PYTHONPATH="+made, "PYTHONDONTWRITEBYTECODE=1")
@@ -68,6 +70,7 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 				t.Helper()
 				kit.RunCommand(t, []string{"LIQUIDA_URL=" + s.ProducerURL(), "LIQUIDA_KEY_FILE=" + keyFile},
 					c.command[0], append(c.command[1:], "--journal", journal, "--count", "2")...).Is(t, code, holds)
+
 				if t.Failed() {
 					t.FailNow()
 				}

@@ -25,6 +25,7 @@ var duringFaults = []string{"--mix", "demo", "--allow", "AB03,LQ10"}
 // began, from the ledger and redelivery alone.
 func TestEngineKilledTenTimes(t *testing.T) {
 	s := start(t, 1)
+
 	load := s.load(500, 10_000, duringFaults...)
 	for range 10 {
 		load.progress(50)
@@ -42,6 +43,7 @@ func TestEngineKilledTenTimes(t *testing.T) {
 func TestReplicaLost(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) { c.Replicas = 3 })
 	load := s.load(200, 6000, duringFaults...)
+
 	replicas := s.Replicas()
 	for _, replica := range replicas {
 		lose, bring := s.Kill, s.StartProcess
@@ -75,6 +77,7 @@ func TestBrokerDiskFull(t *testing.T) {
 	limit.Cur = 64 << 10
 	s.must(unix.Prlimit(s.PID(stack.Broker), unix.RLIMIT_FSIZE, &limit, nil))
 	log := s.lastWords(stack.Broker, stopped)
+
 	data := filepath.Join(filepath.Dir(filepath.Dir(s.Log(stack.Broker))), "data")
 	if !strings.Contains(strings.ToLower(log), "file too large") || !strings.Contains(log, data) {
 		t.Errorf("the broker did not say that its disk in %s is full:\n%s", data, log)
@@ -115,6 +118,7 @@ func script(t *testing.T, rate float64, duration time.Duration, text string, cha
 	defer live.Close()
 	kit.Must(t, servers.Acquire(t.Context(), 1))
 	defer servers.Release(1)
+
 	config := chaos.Config{
 		Dir: folder, BinDir: binaries, Kafka: os.Getenv("E2E_KAFKA"), Engines: 2, Population: population,
 		Seed: 1, Rate: rate, Duration: duration, MixName: "demo", Plan: plan, Deadline: 12 * time.Second, Live: live,
@@ -122,17 +126,20 @@ func script(t *testing.T, rate float64, duration time.Duration, text string, cha
 	for _, change := range change {
 		change(&config)
 	}
+
 	r, err := chaos.Run(t.Context(), config)
 	if errors.Is(err, kafka.ErrMissing) {
 		_ = os.RemoveAll(folder)
 		t.Skip(err)
 	}
+
 	if err != nil {
 		t.Fatalf("%v\n(logs in %s)", err, folder)
 	}
 	var said strings.Builder
 	r.Write(&said)
 	t.Log(said.String())
+
 	if !r.Passed || len(r.Events) != len(plan) {
 		t.Fatalf("the run failed; %d faults of %d were injected; data, logs and live.txt are in %s", len(r.Events),
 			len(plan), folder)

@@ -68,12 +68,14 @@ func TestHeist(t *testing.T) {
 	second, err := h.AddProducer(t.Context())
 	h.must(err)
 	h.doors, h.ledger = [2]string{h.ProducerURL(), second}, h.ledgerClient()
+
 	var allowed []string
 	for _, reason := range actReasons {
 		allowed = append(allowed, reason.String())
 	}
 	load := h.load(30, 30*90, "--mix", "demo", "--allow", strings.Join(allowed, ","))
 	load.progress(60)
+
 	for bank := 1; bank < population.Banks; bank++ {
 		for number := range 5 {
 			mule := client.Account{ISPB: string(population.Bank(bank)), Branch: "0001",
@@ -82,6 +84,7 @@ func TestHeist(t *testing.T) {
 			h.mules = append(h.mules, mule)
 		}
 	}
+
 	for _, step := range []struct {
 		name string
 		do   func() string
@@ -98,6 +101,7 @@ func TestHeist(t *testing.T) {
 		measured := step.do()
 		fmt.Printf("%5.1f s  %-48s %s\n", time.Since(began).Seconds(), step.name, measured)
 	}
+
 	result, verdict := load.wait(), h.audit()
 	for _, reason := range []pix.Reason{pix.ReasonInactivePSP, pix.ReasonOutflowCapped} {
 		if verdict.Summary.ReasonsChecked[reason.String()] == 0 {
@@ -116,6 +120,7 @@ func (h *heist) with(door int, key string) *client.Client {
 	h.t.Helper()
 	api, err := client.New(h.doors[door], key)
 	h.must(err)
+
 	return api
 }
 
@@ -129,10 +134,12 @@ func (h *heist) keyPath(caller string) string {
 // does runs liquida, which must succeed.
 func (h *heist) does(caller string, arguments ...string) (said string) {
 	h.t.Helper()
+
 	got := h.liquida(h.doors[0], caller)(arguments...)
 	if got.Code != exitDone {
 		h.t.Fatalf("liquida %v: %s%s", arguments, got.Out, got.Err)
 	}
+
 	return got.Out
 }
 
@@ -153,11 +160,14 @@ func customer(bank, i int) client.Account {
 // had no effect on, and fails the test if that is longer than what is promised.
 func (h *heist) bites(acted time.Time, try func() (effect bool)) (last time.Duration) {
 	h.t.Helper()
+
 	for ; ; time.Sleep(20 * time.Millisecond) {
 		began := time.Since(acted)
+
 		if try() {
 			return last
 		}
+
 		if last = began; began > bitesWithin {
 			h.t.Fatalf("the act has no effect on what began %.2f s after it: %v are promised", began.Seconds(),
 				bitesWithin)
@@ -171,9 +181,11 @@ func (h *heist) settling(from, to client.Account, before string) func() bool {
 		state, err := h.api(from.ISPB).Pay(h.t.Context(), client.Payment{Payer: from, Payee: to, AmountCentavos: 100},
 			5*time.Minute)
 		h.must(err)
+
 		if state.Status != client.Settled && (before == "" || state.ReasonCode != before) {
 			h.t.Fatalf("payment %s from %s to %s was %s %s", state.EndToEndID, from, to, state.Status, state.ReasonCode)
 		}
+
 		return state.Status == client.Settled
 	}
 }
@@ -182,6 +194,7 @@ func (h *heist) settling(from, to client.Account, before string) func() bool {
 func (h *heist) known(key string, known bool) (last time.Duration) {
 	h.t.Helper()
 	acted := time.Now()
+
 	for door := range h.doors {
 		api := h.with(door, key)
 		last = max(last, h.bites(acted, func() bool {
@@ -190,9 +203,11 @@ func (h *heist) known(key string, known bool) (last time.Duration) {
 				(!errors.As(err, &problem) || problem.Status != http.StatusUnauthorized) {
 				h.t.Errorf("the answer must be 401, and is %v", err)
 			}
+
 			return (err == nil) == known
 		}))
 	}
+
 	return last
 }
 
@@ -200,28 +215,33 @@ func (h *heist) known(key string, known bool) (last time.Duration) {
 // ledger's.
 func (h *heist) lastHold(suspended time.Time) (last time.Duration) {
 	h.t.Helper()
+
 	for _, code := range []uint16{ledger.CodeLeg1, ledger.CodeLeg3} {
 		found, err := h.ledger.GetAccountTransfers(tb.AccountFilter{
 			AccountID: ledger.TransitAccount(pix.ISPB(h.bank)), Code: code, TimestampMin: uint64(suspended.UnixNano()) + 1, Limit: 8189, //nolint:gosec // after 1970
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32(),
 		})
 		h.must(err)
+
 		for _, transfer := range found {
 			if transfer.TransferFlags().Pending {
 				last = max(last, time.Unix(0, int64(transfer.Timestamp)).Sub(suspended)) //nolint:gosec // after 1970
 			}
 		}
 	}
+
 	if last > bitesWithin {
 		h.t.Errorf("a payment of %s was begun %.2f s after its suspension: %v are promised", h.bank, last.Seconds(),
 			bitesWithin)
 	}
+
 	return last
 }
 
 func (h *heist) join() string {
 	began := time.Now()
 	joined := client.Account{ISPB: "10000006", Branch: "0001", Number: "1"}
+
 	register := func() client.Act {
 		return h.onParticipant("participant", "register", joined.ISPB, "--id", "ticket-1").Act
 	}
@@ -230,6 +250,7 @@ func (h *heist) join() string {
 	}
 	h.does(keys.CentralBank, "key", "make", joined.ISPB, h.keyPath(joined.ISPB))
 	h.does(keys.CentralBank, "key", "name", joined.ISPB, h.keyPath(joined.ISPB))
+
 	var said bytes.Buffer
 	if err := h.Run(h.t.Context(), &said, &said, "bootstrap", "participant", joined.ISPB); err != nil {
 		h.t.Fatalf("%v: %s", err, said.Bytes())
@@ -239,6 +260,7 @@ func (h *heist) join() string {
 	h.does(joined.ISPB, "account", "deposit", joined.String(), "1000.00")
 	h.settling(customer(0, 0), joined, "")()
 	h.settling(joined, customer(1, 0), "")()
+
 	return fmt.Sprintf("%.1f s from its registration to its second payment", time.Since(began).Seconds())
 }
 
@@ -255,6 +277,7 @@ func (h *heist) rob() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.robbing = cancel
 	h.t.Cleanup(cancel)
+
 	for thief := range thieves {
 		api := h.with(thief%2, h.stolenKey)
 		api.RetryFor = 0
@@ -262,6 +285,7 @@ func (h *heist) rob() {
 			for i := thief; ctx.Err() == nil; i += thieves {
 				payment := client.Payment{Payer: customer(0, i%(population.Customers/population.Banks)),
 					Payee: h.mules[i%len(h.mules)], AmountCentavos: loot}
+
 				state, err := api.Pay(context.WithoutCancel(ctx), payment, 0)
 				if err != nil { // refused
 					time.Sleep(20 * time.Millisecond)
@@ -292,12 +316,15 @@ func (h *heist) stolen() (sum int64) {
 		}
 		held := int64(0)
 		sum = 0
+
 		for _, mule := range h.mules {
 			balance := h.balance(mule)
 			sum, held = sum+balance.PostedCentavos, held+balance.PendingInCentavos
 		}
+
 		return held == 0, pix.Reais(held) + " are held"
 	})
+
 	return sum
 }
 
@@ -312,10 +339,12 @@ func (h *heist) drain() string {
 	time.Sleep(undisturbed)
 	suspended := h.onParticipant("participant", "suspend", h.bank).Act.At
 	time.Sleep(2 * bitesWithin)
+
 	last := h.lastHold(suspended)
 	if h.lost = h.stolen(); h.lost == 0 {
 		h.t.Error("nothing was stolen")
 	}
+
 	return fmt.Sprintf("%s in %v with %d payments; last payment begun %.2f s after the suspension (%v)",
 		pix.Reais(h.lost), undisturbed, h.accepted.Load(), last.Seconds(), bitesWithin)
 }
@@ -328,9 +357,11 @@ func (h *heist) revoke() string {
 // giveBack gives back what is still there: the mules took half of it out.
 func (h *heist) giveBack() string {
 	left, there := map[client.Account]int64{}, int64(0)
+
 	for _, mule := range h.mules {
 		posted := h.balance(mule).PostedCentavos
 		left[mule] = posted / 2 / loot * loot
+
 		there += left[mule]
 		if out := posted - left[mule]; out > 0 {
 			h.act(mule, "out", client.AccountAct{Act: client.Withdraw, AmountCentavos: out})
@@ -339,12 +370,14 @@ func (h *heist) giveBack() string {
 	centralBank := h.api(keys.CentralBank)
 	var givers sync.WaitGroup
 	permits := make(chan struct{}, thieves)
+
 	for _, payment := range h.payments {
 		if left[payment.Payee] == 0 {
 			continue
 		}
 		state, err := centralBank.Payment(h.t.Context(), payment.EndToEndID)
 		h.must(err)
+
 		if state.Status != client.Settled {
 			continue
 		}
@@ -354,6 +387,7 @@ func (h *heist) giveBack() string {
 		permits <- struct{}{}
 		givers.Go(func() {
 			defer func() { <-permits }()
+
 			state, err := api.GiveBack(h.t.Context(),
 				client.ReturnOrder{OriginalEndToEndID: payment.EndToEndID, AmountCentavos: loot, ReasonCode: "FR01"},
 				5*time.Minute)
@@ -363,9 +397,11 @@ func (h *heist) giveBack() string {
 		})
 	}
 	givers.Wait()
+
 	if h.returned != there {
 		h.t.Errorf("%s were there, and %s were given back", pix.Reais(there), pix.Reais(h.returned))
 	}
+
 	return fmt.Sprintf("%s with %d returns to the suspended bank; the mules had taken out the rest",
 		pix.Reais(h.returned), h.returned/loot)
 }
@@ -385,6 +421,7 @@ func (h *heist) recover() string {
 	h.newKey()
 	h.onParticipant("participant", "resume", h.bank)
 	last := h.bites(time.Now(), h.settling(customer(0, 1), customer(1, 1), "DS27"))
+
 	return fmt.Sprintf("honest customers pay; last refused %.2f s after (%v)", last.Seconds(), bitesWithin)
 }
 
@@ -403,10 +440,12 @@ func (h *heist) drainCapped() string {
 	time.Sleep(bitesWithin)
 	h.rob()
 	time.Sleep(undisturbed)
+
 	h.lostCapped = h.stolen() - before
 	if h.lostCapped == 0 || h.lostCapped > heistCap {
 		h.t.Errorf("%s were stolen, and the cap is %s", pix.Reais(h.lostCapped), pix.Reais(heistCap))
 	}
+
 	return fmt.Sprintf("%s of %s in %v, with %d payments", pix.Reais(h.lostCapped), pix.Reais(heistCap), undisturbed,
 		h.accepted.Load())
 }
@@ -416,6 +455,7 @@ func (h *heist) lift() string {
 	h.newKey()
 	h.cap("none")
 	last := h.bites(time.Now(), h.settling(customer(0, 1), customer(1, 1), "LQ12"))
+
 	return fmt.Sprintf("%s; last honest payment refused %.2f s after the cap was lifted (%v)", says, last.Seconds(),
 		bitesWithin)
 }

@@ -37,18 +37,22 @@ func compile(t *testing.T, name, source string) string {
 	t.Helper()
 	compiling.Lock()
 	defer compiling.Unlock()
+
 	path := filepath.Join(binaries, name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
 	build := exec.Command("go", "build", "-o", path, source)
+
 	var err error
 	if build.Dir, err = stack.RepoRoot(); err != nil {
 		t.Fatal(err)
 	}
+
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
+
 	return path
 }
 
@@ -57,6 +61,7 @@ func (s *system) key(caller string) string {
 	s.t.Helper()
 	all, err := s.Keys()
 	s.must(err)
+
 	return all[caller]
 }
 
@@ -65,6 +70,7 @@ func (s *system) keyFile(caller string) string {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "key")
 	s.must(os.WriteFile(path, []byte(s.key(caller)), 0o600))
+
 	return path
 }
 
@@ -73,6 +79,7 @@ func (s *system) api(caller string) *client.Client {
 	s.t.Helper()
 	api, err := client.New(s.ProducerURL(), s.key(caller))
 	s.must(err)
+
 	return api
 }
 
@@ -84,14 +91,17 @@ func settled(t *testing.T, bank *client.Client) (id string) {
 		paid, err := bank.Pay(t.Context(),
 			client.Payment{Payer: account("10000001"), Payee: account("10000002"), AmountCentavos: 100}, 2*time.Minute)
 		id = paid.EndToEndID
+
 		return err == nil && paid.Status == client.Settled, fmt.Sprintf("%+v %v", paid, err)
 	})
+
 	return id
 }
 
 // liquida returns a function that runs liquida against an address, with the key of a caller.
 func (s *system) liquida(url, caller string) func(...string) kit.Output {
 	program, keyFile := compile(s.t, "liquida", "./client/liquida"), s.keyFile(caller)
+
 	return func(arguments ...string) kit.Output {
 		s.t.Helper()
 		return kit.RunCommand(s.t, []string{"LIQUIDA_URL=" + url, "LIQUIDA_KEY_FILE=" + keyFile}, program, arguments...)
@@ -101,6 +111,7 @@ func (s *system) liquida(url, caller string) func(...string) kit.Output {
 // read decodes the JSON objects of the output, one a line.
 func read[V any](t *testing.T, s kit.Output) (all []V) {
 	t.Helper()
+
 	decoder := json.NewDecoder(strings.NewReader(s.Out))
 	for decoder.More() {
 		var one V
@@ -109,9 +120,11 @@ func read[V any](t *testing.T, s kit.Output) (all []V) {
 		}
 		all = append(all, one)
 	}
+
 	if len(all) == 0 {
 		t.Fatalf("no object: %s", s.Out)
 	}
+
 	return all
 }
 
@@ -143,6 +156,7 @@ func TestLiquida(t *testing.T) {
 		"code: DUPL")
 	do("status", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
 	do("watch", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
+
 	if now := posted(payer); now != before-1234 {
 		t.Errorf("%d is left of %d", now, before)
 	}
@@ -176,6 +190,7 @@ func TestLiquida(t *testing.T) {
 	}
 	do("statement", payer, "--limit", "200").Is(t, exitDone, "posted    -BRL 12.34", settled.EndToEndID,
 		"+BRL 1,000,000.00")
+
 	if all := read[client.Participant](t, centralBank("participants", "--json").Is(t, exitDone)); len(all) != 5 ||
 		all[0].ThreeLegs == nil {
 		t.Errorf("%+v", all)

@@ -39,6 +39,7 @@ func (s *system) ledgerClient() tigerbeetle.Client {
 	client, err := ledger.Connect(ledger.Config{Addresses: strings.Split(s.TigerBeetleAddresses(), ",")})
 	s.must(err)
 	s.t.Cleanup(client.Close)
+
 	return client
 }
 
@@ -57,6 +58,7 @@ func (s *system) watch(client tigerbeetle.Client) *watched {
 	}()
 	w := &watched{audit, s, func() { cancel(); <-ended }}
 	s.t.Cleanup(w.stop)
+
 	return w
 }
 
@@ -71,6 +73,7 @@ func (w *watched) turns(colour string) live.Light {
 // without any engine make nothing red, and after them every payment is checked.
 func TestLiveAuditStaysGreen(t *testing.T) {
 	s := start(t, 2)
+
 	w := s.watch(s.ledgerClient())
 	for process, says := range map[string]string{stack.TigerBeetle: "the ledger has said nothing",
 		stack.Broker: "the broker has said nothing"} {
@@ -88,11 +91,14 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 	s.must(s.Pause(engines[0]))
 	time.Sleep(deadline + 2*time.Second)
 	s.must(s.Resume(engines[0]))
+
 	for _, killed := range [][]string{{stack.TigerBeetle}, {stack.Broker}, engines} {
 		load.progress(500)
+
 		for _, process := range killed {
 			s.must(s.Kill(process))
 		}
+
 		for _, process := range killed {
 			s.must(s.StartProcess(process))
 		}
@@ -105,6 +111,7 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 		return l.Colour == live.Red || l.Colour == live.Green && l.Checked >= want,
 			fmt.Sprintf("%d of %d, the light is %s: %s", l.Checked, want, l.Colour, l.Text)
 	})
+
 	if l := w.Light(); l.Colour == live.Red {
 		t.Errorf("the light is red, and nothing was wrong: %s %+v", l.Text, l.Findings)
 	}
@@ -134,6 +141,7 @@ func (f *forger) settled() pix.EndToEndID {
 		f.must(err)
 		return len(found) == 1
 	})
+
 	return id
 }
 
@@ -152,6 +160,7 @@ func (f *forger) write(transfers ...tb.Transfer) {
 	f.t.Helper()
 	failed, err := f.ledger.CreateTransfers(transfers)
 	f.must(err)
+
 	if len(failed) > 0 {
 		f.t.Fatalf("the ledger does not take it: %v", failed)
 	}
@@ -166,6 +175,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 	}}
 	load := s.load(500, 1_000_000, "--mix", "settling")
 	load.progress(500)
+
 	for _, lie := range []struct {
 		name  string
 		kinds []string // of the finding: one of them
@@ -176,6 +186,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			id := f.newID()
 			f.write(ledger.AppendReserve(nil, id, f.content, 60)...)
 			f.write(ledger.AppendPost(nil, id, false)...)
+
 			return id.String()
 		}},
 		// Beside the engine's report it is another one; after it, the payment may be forgotten already.
@@ -187,6 +198,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 						Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AB03",
 						Payer: mix.AccountMessage(c.Payer), Payee: mix.AccountMessage(c.Payee),
 						AmountCentavos: c.AmountCentavos})
+
 				return id.String()
 			}},
 		{"a second verdict: a leg moves again", []string{audit.WrongTransfer}, true, func() string {
@@ -196,6 +208,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			b[0] |= 15
 			again.ID, again.Flags, again.Timeout = tb.BytesToUint128(b), 0, 0
 			f.write(again)
+
 			return id.String()
 		}},
 		{"a deposit without an act", []string{audit.MoneyWithoutAct}, false, func() string {
@@ -208,11 +221,13 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 				CreditAccountID: ledger.RefusalsAccount, Ledger: ledger.Ledger, Code: ledger.CodeClockProbe})
 			b := deposit.ID.Bytes()
 			slices.Reverse(b[:])
+
 			return fmt.Sprintf("%x", b)
 		}},
 	} {
 		w := s.watch(f.ledger) // what was before it began it does not judge
 		s.eventually(lie.name+": the light has begun", func() bool { return w.Light().Checked > 0 })
+
 		if lie.green {
 			w.turns(live.Green)
 		}
@@ -225,6 +240,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 					(found.Payment == names || strings.Contains(found.Text, names))
 			})
 		})
+
 		if w.Light().Colour != live.Red {
 			t.Errorf("%s: the light is %s", lie.name, w.Light().Colour)
 		}

@@ -33,6 +33,7 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	// pays sends payments to the bank, all at once, and wants each to end so.
 	pays := func(payments int, number, status, reason string) {
 		t.Helper()
+
 		failed := make(chan error, payments)
 		for range payments {
 			go func() {
@@ -46,6 +47,7 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 				failed <- err
 			}()
 		}
+
 		for range payments {
 			s.must(<-failed)
 		}
@@ -75,6 +77,7 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		s.must(command.Start())
 		t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
+
 		return command
 	}
 	killed := begin(s.ProducerURL())
@@ -100,6 +103,7 @@ func (s *system) shellBank(bank string) (stop func()) {
 	s.must(err)
 	_, after, _ := strings.Cut(string(text), "## Being asked over HTTP\n")
 	_, after, _ = strings.Cut(after, "```sh\n")
+
 	block, _, _ := strings.Cut(after, "```")
 	for from, to := range map[string]string{"http://127.0.0.1:8080": s.ProducerURL(),
 		".stack/keys/" + bank: s.keyFile(bank), ".stack/answer-keys": s.AnswerKeysFile()} {
@@ -114,6 +118,7 @@ func (s *system) shellBank(bank string) (stop func()) {
 	s.must(command.Start())
 	stop = sync.OnceFunc(func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL); _ = command.Wait() })
 	s.t.Cleanup(stop)
+
 	return stop
 }
 
@@ -131,6 +136,7 @@ func (s *system) webhook(python, bank, url string) {
 		body, _ := io.ReadAll(r.Body)
 		seal := hmac.New(sha256.New, []byte("secret"))
 		seal.Write(body)
+
 		if r.Header.Get("Signature") != hex.EncodeToString(seal.Sum(nil)) {
 			body = []byte("a wrong signature of " + string(body))
 		}
@@ -143,6 +149,7 @@ func (s *system) webhook(python, bank, url string) {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.must(command.Start())
 	defer func() { _ = command.Process.Kill(); _ = command.Wait() }()
+
 	seen := map[string]bool{}
 	for len(seen) < 34 { // all payments so far: 3 refused, 30 settled, 1 to a closed account
 		select {

@@ -24,18 +24,22 @@ import (
 func (b *books) answers(payments []string, until time.Time) map[string]string {
 	b.t.Helper()
 	said := map[string]string{}
+
 	paths := []string{"/v1/participants/10000001/acts", "/v1/accounts/10000001/0001/1/statement?limit=1000",
 		b.day(until) + "&format=csv"}
 	for _, id := range payments {
 		paths = append(paths, "/v1/payments/"+id)
 	}
+
 	for _, path := range paths {
 		code, text := b.ask("GET", path, "")
+
 		said[path] = fmt.Sprint(code, " ", text)
 		if code != http.StatusOK {
 			b.t.Logf("%s: %d %s", path, code, text)
 		}
 	}
+
 	return said
 }
 
@@ -51,8 +55,10 @@ var expires = regexp.MustCompile(`"expires_at":"[^"]*",`)
 // same compares what the front door said before a loss with what it says of the same now, byte for byte.
 func (b *books) same(before, is map[string]string) {
 	b.t.Helper()
+
 	for path, was := range before {
 		was, is := expires.ReplaceAllString(was, ""), expires.ReplaceAllString(is[path], "")
+
 		lines, cut := strings.CutPrefix(was, `200 {"lines":[`)
 		if whole := is == was; !whole && (!cut || !strings.HasSuffix(is, lines)) { // newer lines stand before these
 			b.t.Errorf("GET %s\nis  %s\nwas %s", path, is, was)
@@ -73,6 +79,7 @@ func (b *books) rebuild(past ...string) {
 	b.must(b.start())
 	run := func(code int, says string, what ...string) {
 		b.t.Helper()
+
 		said := b.bootstrap(append([]string{"rebuild"}, what...))
 		if said.Code != code || !strings.Contains(said.Err, says) {
 			b.t.Fatalf("rebuild %s: %d %s", what, said.Code, said.Err)
@@ -107,6 +114,7 @@ func TestRebuild(t *testing.T) {
 	go func() {
 		ended <- b.Run(ctx, io.Discard, io.Discard, "loadtest", "run", "--rate", "150", "--payments", "100000")
 	}()
+
 	var payments []string
 	for range 5 {
 		payments = append(payments, b.pay())
@@ -136,6 +144,7 @@ func TestRebuild(t *testing.T) {
 	rows := b.archived()
 	b.load(150, 1500).wait()
 	b.eventually("the archive goes on", func() bool { return b.archived() > rows })
+
 	if verdict, err := b.tryAudit("--archive", b.ArchiveFolder()); err != nil || !verdict.Clean {
 		t.Errorf("the audit of the archive: %v %+v", err, verdict.Findings)
 	}
@@ -145,6 +154,7 @@ func TestRebuild(t *testing.T) {
 // openArchived opens books with an archiver, whose segments are small, and caps a bank.
 func openArchived(t *testing.T) *books {
 	t.Helper()
+
 	b := openBooks(t, func(c *stack.Config) {
 		c.Archive = true
 		c.Env[stack.Archiver] = []string{"ARCHIVE_SEGMENT_ROWS_MAX=1000"}
@@ -153,6 +163,7 @@ func openArchived(t *testing.T) *books {
 		b.liquida(b.ProducerURL(), "central-bank")("participant", "cap", "10000001", window, "1000000.00", "--window",
 			"1h").Is(t, exitDone, "books agree")
 	}
+
 	return b
 }
 
@@ -161,9 +172,11 @@ func (b *books) archived() (payments int) {
 	b.t.Helper()
 	all, err := archive.Manifests(os.DirFS(b.ArchiveFolder()))
 	b.must(err)
+
 	for _, m := range all {
 		payments += m.Payments
 	}
+
 	return payments
 }
 
@@ -172,5 +185,6 @@ func (b *books) archiveEnds() time.Time {
 	b.t.Helper()
 	ends, err := past.Source{Folder: os.DirFS(b.ArchiveFolder())}.End(b.t.Context())
 	b.must(err)
+
 	return ends
 }

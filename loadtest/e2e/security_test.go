@@ -35,6 +35,7 @@ func TestSecuredKafka(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
+
 	admin := s.as(stream.Admin)
 	for user, topics := range map[string][]string{
 		"producer":       {stream.Settlements, stream.DeadLetters},
@@ -76,6 +77,7 @@ func TestSecuredKafka(t *testing.T) {
 				kadm.NewACLs().Allow("User:clearing-engine").AllowHosts().Topics(stream.Settlements).Operations(
 					operations...))
 			s.must(err)
+
 			if len(taken) == 0 || len(taken[0].Deleted) == 0 {
 				t.Fatalf("taken from the engine: %v", taken)
 			}
@@ -108,5 +110,6 @@ func (s *system) as(user string) *kgo.Client {
 	client, err := kgo.NewClient(options...)
 	s.must(err)
 	s.t.Cleanup(client.Close)
+
 	return client
 }

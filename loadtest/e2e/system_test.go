@@ -48,6 +48,7 @@ var binaries string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+
 	if testing.Short() {
 		fmt.Println("end-to-end tests skipped: -short")
 		return
@@ -62,15 +63,18 @@ func buildAndRun(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(folder)
+
 	root, err := stack.RepoRoot()
 	if err == nil {
 		err = stack.Build(context.Background(), root, folder)
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
 	binaries = folder
+
 	return m.Run()
 }
 
@@ -89,6 +93,7 @@ func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	t.Parallel()
 	s := begin(t, engines, change...)
 	t.Cleanup(s.end)
+
 	return s
 }
 
@@ -102,6 +107,7 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "liquida-e2e-") //nolint:usetesting // the logs of a failed test must stay
 	kit.Must(t, err)
+
 	config := stack.Config{
 		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "64MiB",
 		Kafka: os.Getenv("E2E_KAFKA"), ReadyWithin: readyMax,
@@ -120,17 +126,21 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	}
 	s := &system{t: t, folder: folder, servers: int64(max(1, config.Replicas))}
 	kit.Must(t, servers.Acquire(t.Context(), s.servers))
+
 	s.Stack, err = stack.Start(t.Context(), config)
 	if err != nil {
 		servers.Release(s.servers)
 	}
+
 	if errors.Is(err, kafka.ErrMissing) {
 		_ = os.RemoveAll(folder)
 		t.Skip(err)
 	}
+
 	if err != nil {
 		t.Fatalf("%v\n(logs in %s)", err, folder)
 	}
+
 	return s
 }
 
@@ -138,12 +148,15 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 func (s *system) end() {
 	t := s.t
 	defer servers.Release(s.servers)
+
 	if err := s.Stop(context.Background()); err != nil {
 		t.Errorf("cannot stop in order: %v", err)
 	}
+
 	for _, crash := range s.Crashes() {
 		t.Errorf("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log)
 	}
+
 	if t.Failed() {
 		_ = os.RemoveAll(filepath.Join(s.folder, "data", "tigerbeetle")) // gigabytes
 		t.Logf("logs and topics are in %s", s.folder)
@@ -172,6 +185,7 @@ func (s *system) load(rate, payments int, arguments ...string) *loadRun {
 	r.arguments = append([]string{"run", "--rate", fmt.Sprint(rate), "--payments", fmt.Sprint(payments),
 		"--json", r.json, "--drain-timeout", drainTimeout.String()}, arguments...)
 	r.start()
+
 	return r
 }
 
@@ -200,10 +214,12 @@ func (r *loadRun) add(err error) {
 	t.Helper()
 	t.Logf("load: %s", r.output.String())
 	var result load.Result
+
 	text, readErr := os.ReadFile(r.json)
 	if readErr == nil {
 		readErr = json.Unmarshal(text, &result)
 	}
+
 	if err != nil || readErr != nil || !result.Passed {
 		t.Errorf("the load failed: %v, %v", err, readErr)
 	}
@@ -218,10 +234,12 @@ func (r *loadRun) add(err error) {
 // audit fails the test unless the audit is clean.
 func (s *system) audit() audit.Verdict {
 	s.t.Helper()
+
 	verdict, err := s.tryAudit("--wait", (pendingTimeout + 20*time.Second).String())
 	if err != nil || !verdict.Clean {
 		s.t.Errorf("the audit is not clean: %v", err)
 	}
+
 	return verdict
 }
 
@@ -232,14 +250,17 @@ func (s *system) tryAudit(more ...string) (v audit.Verdict, err error) {
 	var output bytes.Buffer
 	failed := s.Run(s.t.Context(), &output, &output, "loadtest", append([]string{"audit", "--json", path}, more...)...)
 	s.t.Logf("audit: %s", output.String())
+
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return v, fmt.Errorf("%w: %s", failed, output.String())
 	}
+
 	err = json.Unmarshal(text, &v)
 	if v.Clean != (failed == nil) || !strings.Contains(output.String(), v.String()) {
 		s.t.Errorf("the audit ended with %v, and its verdict is %q", failed, v)
 	}
+
 	return v, err
 }
 
@@ -250,6 +271,7 @@ func (s *system) callers(url string) *load.Callers {
 	s.must(err)
 	callers := load.NewCallers(url, all)
 	s.t.Cleanup(callers.Close)
+
 	return callers
 }
 
@@ -258,6 +280,7 @@ func (s *system) kafka() *kgo.Client {
 	s.t.Helper()
 	client, err := s.Kafka().Client()
 	s.must(err)
+
 	return client
 }
 
@@ -270,6 +293,7 @@ func (s *system) must(err error) {
 // ready waits until these processes are ready.
 func (s *system) ready(names ...string) {
 	s.t.Helper()
+
 	for _, name := range names {
 		s.must(s.WaitReady(s.t.Context(), name))
 	}
@@ -294,6 +318,7 @@ func (r *loadRun) proven() {
 // fault settled depends on how fast this machine starts a program.
 func (s *system) settlesAgain() {
 	s.t.Helper()
+
 	const tries = 10
 	for range tries {
 		if result := s.load(50, 100,
@@ -316,6 +341,7 @@ func (r *loadRun) progress(reports int64) {
 		select {
 		case err := <-r.ended:
 			r.add(err)
+
 			if r.again++; r.again > againMax {
 				t.Fatalf("%d loads were over before the test had done all that it does to them", againMax)
 			}
@@ -324,6 +350,7 @@ func (r *loadRun) progress(reports int64) {
 			goal = r.s.ends(stream.Settlements) + reports
 		default:
 		}
+
 		return r.s.ends(stream.Settlements) >= goal
 	})
 }
@@ -337,6 +364,7 @@ func (s *system) ends(topic string) int64 {
 	s.must(err)
 	records := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { records += o.Offset })
+
 	return records
 }
 
@@ -351,12 +379,14 @@ func (s *system) dies(process string, env ...string) string {
 	before, _ := os.ReadFile(s.Log(process)) // there may be none yet
 	ended, err := s.StartToDie(process, env...)
 	s.must(err)
+
 	return s.lastWords(process, ended)[len(before):]
 }
 
 // lastWords waits until a process has ended, and returns its log.
 func (s *system) lastWords(process string, ended <-chan struct{}) string {
 	s.t.Helper()
+
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
@@ -364,5 +394,6 @@ func (s *system) lastWords(process string, ended <-chan struct{}) string {
 	}
 	log, err := os.ReadFile(s.Log(process))
 	s.must(err)
+
 	return string(log)
 }

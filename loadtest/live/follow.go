@@ -43,26 +43,32 @@ func (a *Audit) begin(ctx context.Context) (b beginning, err error) {
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
+
 	committed, err := a.committed(ctx, admin)
 	if err != nil {
 		return b, err
 	}
+
 	starts, err := a.offsets(ctx, admin.ListStartOffsets, paymentsTopic)
 	if err != nil {
 		return b, err
 	}
+
 	if b.from, err = a.offsets(ctx, admin.ListCommittedOffsets, settlementsTopic, deadLettersTopic); err != nil {
 		return b, err
 	}
+
 	orders, err := a.offsets(ctx, admin.ListCommittedOffsets, paymentsTopic)
 	if err != nil {
 		return b, err
 	}
+
 	b.mayBefore, b.from[paymentsTopic] = orders[paymentsTopic], starts[paymentsTopic]
 	for partition, offset := range committed {
 		b.from[paymentsTopic][partition] = max(offset, starts[paymentsTopic][partition])
 	}
 	b.since, err = a.now(ctx)
+
 	return b, err
 }
 
@@ -72,23 +78,28 @@ func (a *Audit) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	issuance, _, err := ask(ctx, a, func() ([]tb.Account, error) {
 		return a.config.Ledger.LookupAccounts([]tb.Uint128{audit.IssuanceID()})
 	})
 	if err != nil {
 		return err
 	}
+
 	if len(issuance) == 0 {
 		return fmt.Errorf("the ledger has no accounts yet")
 	}
+
 	follower := audit.Follow(&issuance[0], b.since, a.found)
 	for partition, offset := range b.mayBefore {
 		follower.From(partition, offset)
 	}
+
 	if err := a.history(ctx, follower, b.since); err != nil {
 		return err
 	}
 	follower.Begin()
+
 	topics, err := a.openTopics(b.from)
 	if err != nil {
 		return err
@@ -100,6 +111,7 @@ func (a *Audit) follow(ctx context.Context) error {
 	a.before += a.checked
 	a.checked = 0
 	a.mu.Unlock()
+
 	f := following{audit: a, follower: follower, topics: topics, next: b.since + 1}
 	for {
 		if err := f.turn(ctx); err != nil {
@@ -137,6 +149,7 @@ type mark struct {
 // turn reads some of everything.
 func (f *following) turn(ctx context.Context) error {
 	a := f.audit
+
 	kept, behindLedger := f.follower.Kept(), time.Since(f.askedAt) > behindMax
 	switch {
 	case kept > keptMax:
@@ -150,19 +163,24 @@ func (f *following) turn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		if came > 0 {
 			f.newsAt = time.Now()
 		}
 	}
+
 	if err := f.lookUp(ctx); err != nil { // first: with a small share, reading would leave it no time
 		return err
 	}
+
 	if err := f.readLedger(ctx); err != nil {
 		return err
 	}
+
 	if err := f.setMark(ctx); err != nil {
 		return err
 	}
+
 	passed := f.marked.set && f.ledgerReadTo(f.marked.at) && f.topics.ReadTo(f.marked.ends)
 	if passed {
 		f.follower.Passed(f.marked.number, f.marked.committed)
@@ -174,12 +192,14 @@ func (f *following) turn(ctx context.Context) error {
 			a.checkedTo = f.marked.at
 		}
 	}
+
 	if at := time.Unix(0, int64(f.next)); time.Since(f.askedAt) > behindMax && at.After(a.checkedTo) {
 		a.waiting = ""
 		a.checkedTo = at // it lags: what the ledger did until then is judged, but for doubts
 	}
 	a.checked = f.follower.Checked()
 	a.mu.Unlock()
+
 	return nil
 }
 
@@ -199,24 +219,30 @@ func (f *following) readLedger(ctx context.Context) error {
 		return nil
 	}
 	asked := time.Now()
+
 	transfers, all, err := a.page(ctx, tb.QueryFilter{TimestampMin: f.next})
 	if err != nil {
 		return err
 	}
+
 	if !all {
 		transfers = wholeChains(transfers)
 	}
+
 	for _, t := range transfers {
 		f.next = t.Timestamp + 1
 		f.follower.Transfer(t)
+
 		if t.Code != codeClockProbe {
 			f.newsAt = asked
 		}
 	}
+
 	if all {
 		f.askedAt = asked
 		f.follower.ReadTo(f.next)
 	}
+
 	return nil
 }
 
@@ -226,17 +252,20 @@ func (f *following) lookUp(ctx context.Context) error {
 	if !a.pace.ready() {
 		return nil
 	}
+
 	ids, answer := f.follower.LookUps(lookupsMax)
 	if len(ids) == 0 {
 		answer(nil)
 		return nil
 	}
+
 	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.LookupTransfers(ids) })
 	if err != nil {
 		return err
 	}
 	a.pace.took(took, len(ids))
 	answer(transfers)
+
 	return nil
 }
 
@@ -245,6 +274,7 @@ func (f *following) every(busy, quiet time.Duration) time.Duration {
 	if time.Since(f.newsAt) < quietAfter {
 		return busy
 	}
+
 	return quiet
 }
 
@@ -254,22 +284,27 @@ func (f *following) setMark(ctx context.Context) error {
 	if time.Since(f.markedAt) < f.every(markEvery, quietMarkEvery) {
 		return nil
 	}
+
 	if f.marked.set { // it lags behind its mark; whether the broker answers is asked all the same
 		if time.Since(f.askedBroker) > time.Second {
 			f.askedBroker = time.Now()
 			_, _ = a.committed(ctx, f.topics.admin) // without an answer the light is amber
 		}
+
 		return ctx.Err()
 	}
 	f.markedAt = time.Now()
 	m := mark{set: true, number: f.follower.Mark(), at: f.markedAt}
+
 	var err error
 	if m.committed, err = a.committed(ctx, f.topics.admin); err == nil {
 		m.ends, err = a.offsets(ctx, f.topics.admin.ListCommittedOffsets, allTopics...)
 	}
+
 	if err == nil {
 		f.topics.grow(m.ends)
 		f.marked = m
 	} // else the broker is away: the light is amber, and this is tried again
+
 	return ctx.Err()
 }

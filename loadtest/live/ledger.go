@@ -19,6 +19,7 @@ const (
 // ask sends a request to the ledger, waits for it, or until ctx ends, and returns how long it was on its way.
 func ask[T any](ctx context.Context, a *Audit, request func() (T, error)) (T, time.Duration, error) {
 	began := time.Now()
+
 	value, err := audit.Ask(ctx, request)
 	switch {
 	case ctx.Err() != nil:
@@ -29,6 +30,7 @@ func ask[T any](ctx context.Context, a *Audit, request func() (T, error)) (T, ti
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ledgerAt = time.Now()
+
 	return value, time.Since(began), nil
 }
 
@@ -37,6 +39,7 @@ func (a *Audit) page(ctx context.Context, filter tb.QueryFilter) (transfers []tb
 	filter.Limit = transfersMax
 	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.QueryTransfers(filter) })
 	a.pace.took(took, len(transfers))
+
 	return transfers, len(transfers) < transfersMax, err
 }
 
@@ -47,24 +50,29 @@ func wholeChains(transfers []tb.Transfer) []tb.Transfer {
 	for end > 0 && transfers[end-1].TransferFlags().Linked {
 		end--
 	}
+
 	return transfers[:end]
 }
 
 // history gives a follower the register of before a time.
 func (a *Audit) history(ctx context.Context, follower *audit.Judge, before uint64) error {
 	filter := tb.QueryFilter{Ledger: audit.BooksLedger, TimestampMax: before}
+
 	for {
 		if err := a.pace.await(ctx); err != nil {
 			return err
 		}
+
 		acts, _, err := a.page(ctx, filter)
 		if err != nil {
 			return err
 		}
+
 		for _, t := range acts {
 			follower.History(t)
 			filter.TimestampMin = t.Timestamp + 1
 		}
+
 		if len(acts) == 0 || filter.TimestampMin > before { // a server may give fewer than asked for
 			return nil
 		}
@@ -80,6 +88,7 @@ func (a *Audit) now(ctx context.Context) (uint64, error) {
 	if err != nil || len(last) == 0 {
 		return 0, err
 	}
+
 	return last[0].Timestamp, nil
 }
 
@@ -98,12 +107,15 @@ func (a *Audit) watchBalances(ctx context.Context) {
 			})
 			listed = time.Now()
 		}
+
 		if len(transits) > banksMax {
 			err = fmt.Errorf("more than %d banks do not fit in one look-up of their balances", banksMax)
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		accounts, took, err := ask(ctx, a, func() ([]tb.Account, error) {
 			return a.config.Ledger.LookupAccounts(audit.LawAccounts(transits))
 		})
@@ -111,6 +123,7 @@ func (a *Audit) watchBalances(ctx context.Context) {
 			return nil, err
 		}
 		a.pace.tookSmall(took)
+
 		return audit.BrokenLaws(accounts), nil
 	}
 	opened := false // without the marker nothing is judged: bootstrap breaks the laws until it is done
@@ -123,19 +136,23 @@ func (a *Audit) watchBalances(ctx context.Context) {
 				return err
 			}
 		}
+
 		broken, err := look(10 * time.Second)
 		if len(broken) > 0 {
 			broken, err = look(0) // a bank may have joined since the list was read
 		}
+
 		if err != nil {
 			return err
 		}
+
 		for _, f := range broken {
 			a.foundOnce(f)
 		}
 		a.mu.Lock()
 		a.balancesAt = time.Now()
 		a.mu.Unlock()
+
 		return nil
 	})
 }
@@ -147,6 +164,7 @@ func (a *Audit) foundOnce(f audit.Finding) {
 	before := a.broken[key]
 	a.broken[key] = true
 	a.mu.Unlock()
+
 	if !before {
 		a.found(f)
 	}

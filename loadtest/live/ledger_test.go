@@ -11,6 +11,7 @@ import (
 func TestAPageEndsWithAWholeChain(t *testing.T) {
 	linked := tb.TransferFlags{Linked: true}.ToUint16()
 	chain := []tb.Transfer{{Timestamp: 1, Flags: linked}, {Timestamp: 2, Flags: linked}, {Timestamp: 3}}
+
 	page := slices.Concat(chain, chain)
 	for size := range len(page) + 1 {
 		if got, want := len(wholeChains(page[:size])), size/3*3; got != want {

@@ -97,9 +97,11 @@ func Open(config Config) (*Audit, error) {
 	if config.Share == 0 {
 		config.Share = 0.05
 	}
+
 	if config.Log == nil {
 		config.Log = func(string, ...any) {}
 	}
+
 	switch {
 	case config.Ledger == nil:
 		return nil, errors.New("live: Ledger is nil: it needs a client")
@@ -107,6 +109,7 @@ func Open(config Config) (*Audit, error) {
 		return nil, fmt.Errorf("live: Share is %v: it must be 0.001 to 1", config.Share)
 	}
 	now := time.Now()
+
 	return &Audit{
 		config: config, pace: &pace{share: config.Share}, waiting: "it begins", broken: map[string]bool{},
 		since: now, checkedTo: now, brokerAt: now, ledgerAt: now, balancesAt: now,
@@ -124,9 +127,11 @@ func (a *Audit) Run(ctx context.Context) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.waiting = err.Error()
+
 		return err
 	})
 	both.Wait()
+
 	return context.Cause(ctx)
 }
 
@@ -136,6 +141,7 @@ func (a *Audit) repeat(ctx context.Context, every time.Duration, failed string, 
 		if err := round(); err != nil && ctx.Err() == nil {
 			a.config.Log("%s: %v", failed, err)
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(every):
@@ -154,21 +160,26 @@ func (a *Audit) Light() Light {
 		BehindSeconds: behind.Seconds(),
 		Findings:      append([]Finding{}, a.findings...),
 	}
+
 	silent, who := now.Sub(a.ledgerAt), "the ledger has said nothing"
 	if silent <= silentMax {
 		silent, who = now.Sub(a.brokerAt), "the broker has said nothing"
 	}
+
 	if silent <= silentMax {
 		silent, who = now.Sub(a.balancesAt), "the balances were not read"
 	}
+
 	checkedTo := fmt.Sprintf("checked to %s UTC, %.0f s behind", l.CheckedTo.UTC().Format("15:04:05"), behind.Seconds())
 	switch {
 	case a.findingCount > 0:
 		first := a.findings[0]
+
 		l.Colour, l.Text = Red, first.Text
 		if first.Payment != "" {
 			l.Text = first.Payment + ": " + first.Text
 		}
+
 		if a.findingCount > 1 {
 			l.Text += fmt.Sprintf(" (and %d more)", a.findingCount-1)
 		}
@@ -183,6 +194,7 @@ func (a *Audit) Light() Light {
 			fmt.Sprintf("%s checked since %s UTC, none lost, none twice", thousands(l.Checked),
 				l.Since.UTC().Format("15:04:05"))
 	}
+
 	return l
 }
 
@@ -190,9 +202,11 @@ func (a *Audit) Light() Light {
 func (a *Audit) found(f audit.Finding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.findingCount++; len(a.findings) == findingsMax {
 		return
 	}
+
 	finding := Finding{At: time.Now().UTC(), Payment: f.Subject, Text: f.Kind + ": " + f.Detail}
 	if len(f.Subject) != 32 || strings.Contains(f.Subject, " ") { // not an EndToEndId or RtrId
 		finding.Payment, finding.Text = "", f.Kind+": "+f.Subject+": "+f.Detail
@@ -207,5 +221,6 @@ func thousands(n int64) string {
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}
+
 	return text
 }

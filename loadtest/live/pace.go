@@ -29,9 +29,11 @@ func (p *pace) await(ctx context.Context) error {
 	p.mu.Lock()
 	wait := time.Until(p.free)
 	p.mu.Unlock()
+
 	if wait <= 0 {
 		return ctx.Err()
 	}
+
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -19,9 +19,11 @@ func TestPaceKeepsItsShare(t *testing.T) {
 				before = p.free
 			}
 			took()
+
 			return time.Duration(float64(p.free.Sub(before)) * p.share)
 		}
 		began, spent := time.Now(), time.Duration(0)
+
 		for i := range 1000 {
 			kit.Must(t, p.await(t.Context()))
 			onItsWay := time.Duration(i%7) * time.Millisecond
@@ -29,10 +31,12 @@ func TestPaceKeepsItsShare(t *testing.T) {
 			spent += costs(func() { p.took(onItsWay, 10*i) })
 		}
 		kit.Must(t, p.await(t.Context()))
+
 		if share := spent.Seconds() / time.Since(began).Seconds(); share > 0.05 || share < 0.04 {
 			t.Errorf("it took %.3f of the time, its share is 0.05", share)
 		}
 		p.tookSmall(200 * time.Millisecond)
+
 		if cost := costs(func() {
 			p.took(201*time.Millisecond, 100)
 		}); cost.Round(time.Microsecond) != time.Millisecond {

@@ -24,6 +24,7 @@ func (a *Audit) watchPair(ctx context.Context) {
 		if err == nil && wrong != "" {
 			a.foundOnce(audit.Finding{Kind: audit.WrongLedger, Subject: "the ledger", Detail: wrong})
 		}
+
 		return err
 	})
 }

@@ -40,6 +40,7 @@ func (a *Audit) openTopics(from audit.Offsets) (*topics, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &topics{reader, kadm.NewClient(reader.Client())}, nil
 }
 
@@ -49,8 +50,10 @@ func (a *Audit) answered(err error) error {
 		a.mu.Lock()
 		a.brokerAt = time.Now()
 		a.mu.Unlock()
+
 		return nil
 	}
+
 	return fmt.Errorf("the broker: %w", err)
 }
 
@@ -59,10 +62,12 @@ type lister func(context.Context, ...string) (kadm.ListedOffsets, error)
 func (a *Audit) offsets(ctx context.Context, list lister, topics ...string) (map[string]map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
+
 	listed, err := list(ctx, topics...)
 	if err == nil {
 		err = listed.Error()
 	}
+
 	if err := a.answered(err); err != nil {
 		return nil, err
 	}
@@ -73,11 +78,13 @@ func (a *Audit) offsets(ctx context.Context, list lister, topics ...string) (map
 		}
 		all[o.Topic][o.Partition] = o.Offset
 	})
+
 	for _, topic := range topics {
 		if len(all[topic]) == 0 {
 			return nil, fmt.Errorf("there is no topic %s yet", topic)
 		}
 	}
+
 	return all, nil
 }
 
@@ -86,6 +93,7 @@ func (a *Audit) committed(ctx context.Context, admin *kadm.Client) (map[int32]in
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
 	offsets, err := audit.Committed(ctx, admin)
+
 	return offsets, a.answered(err)
 }
 
@@ -113,6 +121,7 @@ func (t *topics) read(ctx context.Context, wait time.Duration, follower *audit.J
 			if errors.Is(err, kerr.OffsetOutOfRange) {
 				return fmt.Errorf("partition %d of %s is gone: begins again from now", partition, topic)
 			}
+
 			return nil // if it stays, the light is amber: it falls behind
 		},
 	})

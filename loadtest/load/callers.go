@@ -51,9 +51,11 @@ func (c *Callers) Send(ctx context.Context, method, path, ispb string, body []by
 		return Answer{}, err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.keys[ispb])
+
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
+
 	response, err := c.client.Do(request)
 	if err != nil {
 		return Answer{}, err
@@ -61,6 +63,7 @@ func (c *Callers) Send(ctx context.Context, method, path, ispb string, body []by
 	defer response.Body.Close()
 	after, _ := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16)
 	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
+
 	return Answer{response.StatusCode, time.Duration(after) * time.Second, answer}, err
 }
 
@@ -71,6 +74,7 @@ func (c *Callers) Ask(ctx context.Context, method, path, ispb string, body []byt
 		err = fmt.Errorf("%s %s: the HTTP API responds %d: %.500s", method, path, answer.Status,
 			bytes.TrimSpace(answer.Body))
 	}
+
 	return answer.Body, err
 }
 
@@ -85,6 +89,7 @@ func (c *Callers) SetProfile(ctx context.Context, ispb, profile string) error {
 	if err == nil && answer.Status/100 != 2 && (method != http.MethodDelete || answer.Status != http.StatusNotFound) {
 		err = fmt.Errorf("the bank simulator responds %d: %.300s", answer.Status, answer.Body)
 	}
+
 	return err
 }
 
@@ -96,6 +101,7 @@ func passes(schedule []mix.Case) error {
 			return fmt.Errorf("payments of the case %s cannot be sent over HTTP", c)
 		}
 	}
+
 	return nil
 }
 
@@ -114,6 +120,7 @@ func Payment(order *pixv1.PaymentOrder) client.Payment {
 	account := func(a *pixv1.Account) client.Account {
 		return client.Account{ISPB: a.GetIspb(), Branch: a.GetBranch(), Number: a.GetNumber()}
 	}
+
 	return client.Payment{EndToEndID: order.EndToEndId, Payer: account(order.Payer), Payee: account(order.Payee), AmountCentavos: int64(order.AmountCentavos)} //nolint:gosec // bounded
 }
 
@@ -127,15 +134,18 @@ func (c *Callers) post(order []byte) error {
 	if err != nil {
 		return err
 	}
+
 	body, err := json.Marshal(payment)
 	if err != nil {
 		return err
 	}
+
 	for until := time.Now().Add(postFor); ; {
 		answer, err := c.Send(context.Background(), http.MethodPost, "/v1/payments", payment.Payer.ISPB, body)
 		if err != nil || answer.Status == http.StatusAccepted {
 			return err
 		}
+
 		if answer.Status != http.StatusTooManyRequests || answer.RetryAfter == 0 ||
 			time.Now().Add(answer.RetryAfter).After(until) {
 			return fmt.Errorf("POST /v1/payments: the HTTP API responds %d: %.500s", answer.Status,

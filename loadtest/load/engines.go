@@ -16,16 +16,19 @@ func PartitionsOfEngines(ctx context.Context, admin *kadm.Client) (map[string][]
 		return nil, err
 	}
 	all := map[string][]int32{}
+
 	for _, member := range groups[stream.EngineGroup].Members {
 		assigned, ok := member.Assigned.AsConsumer()
 		if !ok || member.InstanceID == nil {
 			continue
 		}
+
 		for _, topic := range assigned.Topics {
 			if topic.Topic == stream.Payments {
 				all[*member.InstanceID] = slices.Sorted(slices.Values(topic.Partitions))
 			}
 		}
 	}
+
 	return all, nil
 }

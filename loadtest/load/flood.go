@@ -62,6 +62,7 @@ func (f Flood) Run(ctx context.Context, kafka []kgo.Opt) (sent int, err error) {
 	defer ticker.Stop()
 	var order *pixv1.PaymentOrder
 	var from time.Time
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,13 +72,16 @@ func (f Flood) Run(ctx context.Context, kafka []kgo.Opt) (sent int, err error) {
 			if f.Most > 0 {
 				due = min(due, f.Most)
 			}
+
 			for ; sent < due && ctx.Err() == nil; sent++ {
 				if order == nil || f.Kind != Conflicts && f.Kind != Copies || now.Sub(from) > idFor {
 					order, from = f.Order(now, sent), now
 				}
+
 				if f.Kind == Conflicts {
 					order.AmountCentavos++
 				}
+
 				value, err := order.MarshalVT()
 				if err != nil {
 					return sent, err
@@ -93,6 +97,7 @@ func (f Flood) Run(ctx context.Context, kafka []kgo.Opt) (sent int, err error) {
 func (f Flood) Order(now time.Time, n int) *pixv1.PaymentOrder {
 	p := f.Population
 	payer := p.Customer(f.Bank + p.Banks*f.Random.IntN(p.Customers/p.Banks))
+
 	payee := p.Customer(1 + f.Bank)
 	switch f.Kind {
 	case Copies:
@@ -102,6 +107,7 @@ func (f Flood) Order(now time.Time, n int) *pixv1.PaymentOrder {
 	case ToSilentBanks:
 		payer, payee = p.Customer(f.Random.IntN(p.Customers)), p.Customer(1+n%(p.Banks-1))
 	}
+
 	return &pixv1.PaymentOrder{
 		EndToEndId: pix.NewEndToEndID(payer.ISPB, now, f.Random).String(), AcceptedAtUnixMs: now.UnixMilli(),
 		Payer: mix.AccountMessage(payer), Payee: mix.AccountMessage(payee), AmountCentavos: 1,

@@ -25,10 +25,12 @@ func (o *Operator) Invite(key string) error {
 		acts = append(acts, ledger.Act{Kind: ledger.AccountOpened, Bank: Guest, Account: account},
 			ledger.Act{Kind: ledger.Deposit, Bank: Guest, Account: account, Centavos: int64(o.Population.DepositCentavos)}) //nolint:gosec // its range
 	}
+
 	for _, act := range acts {
 		if err := o.Do(act); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -20,12 +20,14 @@ const ledgerAnswersWithin = 10 * time.Second
 func LedgerHolds(connect func() (tigerbeetle.Client, error)) func(pix.EndToEndID) string {
 	var client tigerbeetle.Client
 	gone := ""
+
 	return func(id pix.EndToEndID) string {
 		if gone != "" {
 			return gone
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), ledgerAnswersWithin)
 		defer cancel()
+
 		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
 			if client == nil {
 				var err error
@@ -33,6 +35,7 @@ func LedgerHolds(connect func() (tigerbeetle.Client, error)) func(pix.EndToEndID
 					return nil, err
 				}
 			}
+
 			return client.LookupTransfers(ledger.AppendTraceIDs(nil, id))
 		})
 		switch {
@@ -42,16 +45,19 @@ func LedgerHolds(connect func() (tigerbeetle.Client, error)) func(pix.EndToEndID
 		case err != nil:
 			return err.Error()
 		}
+
 		return held(ledger.TraceOf(id, found))
 	}
 }
 
 func held(trace ledger.Trace) string {
 	instant := func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
 	text := "nothing"
 	if trace.Held() {
 		text = "held at " + instant(trace.HeldAt())
 	}
+
 	switch verdict, decided := trace.Verdict(); {
 	case !decided && trace.Held():
 		text += ", no verdict: waits for its bank, or for the timeout at " + instant(trace.ExpiresAt())
@@ -60,5 +66,6 @@ func held(trace ledger.Trace) string {
 	case decided:
 		text += fmt.Sprintf(", rejected with %v at %s", verdict.Reason, instant(verdict.Time))
 	}
+
 	return text
 }

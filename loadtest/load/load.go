@@ -115,6 +115,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		return nil, err
 	}
 	connection = slices.Clip(append(connection, config.Kafka...))
+
 	producer, err := kgo.NewClient(append(connection,
 		kgo.ClientID("loadtest"),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -129,20 +130,24 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		return nil, fmt.Errorf("cannot create the Kafka producer: %w", err)
 	}
 	defer producer.Close()
+
 	ends, err := endsOf(ctx, producer)
 	if err != nil {
 		return nil, err
 	}
+
 	consumer, err := kgo.NewClient(append(connection, kgo.ClientID("loadtest"), kgo.ConsumePartitions(ends))...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the Kafka consumer: %w", err)
 	}
 	defer consumer.Close()
+
 	if _, _, err := producer.ProducerID(ctx); err != nil { // now, so that the first payments do not wait for it
 		return nil, fmt.Errorf("the broker gives no producer id: %w", err)
 	}
 
 	random := rand.New(rand.NewPCG(config.Seed, 0))
+
 	schedule := config.Mix.Schedule(config.Payments, random)
 	if config.First > 0 && config.First < config.Payments {
 		schedule, config.Payments = schedule[:config.First], config.First
@@ -152,6 +157,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	l := &loader{config: config, tracker: newTracker(config.Allowed, config.Faults), producer: producer}
 	if config.FrontDoor != "" {
 		l.http = NewCallers(config.FrontDoor, config.Keys)
+
 		if err := passes(schedule); err != nil {
 			return nil, err
 		}
@@ -166,15 +172,18 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	l.send(ctx, schedule, generator)
 	sentAll := time.Now()
 	l.drain(ctx)
+
 	if config.AtEnd != nil {
 		config.AtEnd()
 	}
 	interrupted := ctx.Err() != nil
 	stopReading()
 	<-read
+
 	if !interrupted {
 		l.tracker.giveUp()
 	}
+
 	return l.result(sentAll, interrupted), nil
 }
 
@@ -183,29 +192,35 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 func endsOf(ctx context.Context, client *kgo.Client) (map[string]map[int32]kgo.Offset, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
+
 	listed, err := stream.Ends(ctx, kadm.NewClient(client), stream.Payments, stream.Settlements, stream.DeadLetters)
 	if err != nil {
 		return nil, fmt.Errorf("is the broker at KAFKA_BROKERS up, has bootstrap created the topics? %w", err)
 	}
 	delete(listed, stream.Payments) // listed only to check that it exists
+
 	return listed.KOffsets(), nil
 }
 
 // send sends each payment at its time. It waits for nothing but the clock, or for room.
 func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.Generator) {
 	interval := float64(time.Second) / l.config.Rate
+
 	progressAt := l.tracker.start.Add(l.config.ProgressEvery)
 	for i, c := range schedule {
 		intended := l.tracker.start.Add(time.Duration(float64(i) * interval))
+
 		for {
 			now := time.Now()
 			if now.After(progressAt) {
 				l.progress(false)
 				progressAt = now.Add(l.config.ProgressEvery)
 			}
+
 			if ctx.Err() != nil || l.stopped(i) {
 				return
 			}
+
 			early := intended.Sub(now)
 			if early <= 0 {
 				if !l.config.WaitForRoom {
@@ -214,26 +229,32 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 					}
 					l.lateMax = max(l.lateMax, -early)
 				}
+
 				break
 			}
 			time.Sleep(min(early, 50*time.Millisecond)) // short, to notice an interrupt
 		}
+
 		for l.config.WaitForRoom && l.tracker.waiting() >= l.config.OutstandingMax && ctx.Err() == nil {
 			time.Sleep(2 * time.Millisecond) // shorter sleeps cost more CPU than the sends
 		}
+
 		if l.config.WaitForRoom {
 			intended = time.Now()
 		}
+
 		if l.tracker.waiting() >= l.config.OutstandingMax {
 			l.dropped++
 			continue
 		}
 		payment := generator.Payment(c, intended)
+
 		a := l.tracker.add(payment, intended)
 		if l.config.Sending != nil && a.id[0] == 'E' {
 			l.config.Sending(a.id)
 		}
 		l.produce(a, 0, payment.First)
+
 		if payment.Second.Value != nil && !payment.AfterReport {
 			l.produce(a, 1, payment.Second)
 		}
@@ -257,6 +278,7 @@ func (l *loader) sendAfterReport(a *openPayment) {
 	if a.payment.Second.Value != nil {
 		time.AfterFunc(againAfter, func() { l.produce(a, 1, a.payment.Second) })
 	}
+
 	now := time.Now()
 	for k, back := range a.payment.Returns {
 		l.produce(a, firstReturn+k, back.Message(now))
@@ -280,6 +302,7 @@ func (l *loader) produce(a *openPayment, i int, message mix.Message) {
 func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 	var report pixv1.SettlementReport
 	var letter pixv1.DeadLetter
+
 	for {
 		fetches := consumer.PollFetches(ctx)
 		if ctx.Err() != nil || fetches.IsClientClosed() {
@@ -290,20 +313,25 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 			switch r.Topic {
 			case stream.Settlements:
 				report.Reset()
+
 				if report.UnmarshalVT(r.Value) != nil {
 					return // its payment will count as missing, and the audit names the record
 				}
+
 				if l.config.Told != nil && report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
 					l.config.Told(report.EndToEndId, r.Timestamp, now)
 				}
+
 				if a := l.tracker.report(&report, r.Value, now); a != nil {
 					l.sendAfterReport(a)
 				}
 			case stream.DeadLetters:
 				letter.Reset()
+
 				if letter.UnmarshalVT(r.Value) != nil || letter.Topic != stream.Payments {
 					return
 				}
+
 				reason, err := pix.ParseReason(letter.ReasonCode)
 				if err != nil {
 					return
@@ -320,10 +348,12 @@ func (l *loader) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.config.DrainTimeout, errors.New("drain timeout"))
 	defer cancel()
 	progressAt := time.Now()
+
 	for l.tracker.waiting() > 0 {
 		if !host.Sleep(ctx, 5*time.Millisecond) {
 			return
 		}
+
 		if time.Now().After(progressAt) {
 			l.progress(false)
 			progressAt = time.Now().Add(l.config.ProgressEvery)

@@ -58,6 +58,7 @@ func (o outcome) String() string {
 	if o.settled {
 		return strings.TrimSpace("settled " + o.reason)
 	}
+
 	return "rejected " + o.reason
 }
 
@@ -77,13 +78,16 @@ func (a *openPayment) wantedOf(k int, settled bool) wanted {
 		if p.Case == mix.Conflict { // the two messages race, and either may win
 			w.centavos = append(w.centavos, p.Second.AmountCentavos)
 		}
+
 		return w
 	}
 	r := p.Returns[k-1]
+
 	w := wanted{End: r.Ends, centavos: []uint64{r.AmountCentavos}, original: r.Original}
 	if settled { // else it names no accounts
 		w.payer, w.payee = p.Payee, p.Payer
 	}
+
 	return w
 }
 
@@ -103,12 +107,14 @@ func (a *openPayment) takeReport(k int, report *pixv1.SettlementReport, hash uin
 		if hash != e.hash {
 			a.wrong(k, "two reports with different bytes")
 		}
+
 		return false
 	}
 	got := outcome{report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, report.ReasonCode,
 		report.AmountCentavos}
 	e.first, e.hash = got, hash
 	want := a.wantedOf(k, got.settled)
+
 	isRejected := func(reason pix.Reason) bool { return !got.settled && got.reason == reason.String() }
 	switch {
 	case want.Fate == mix.DeadLetter:
@@ -127,6 +133,7 @@ func (a *openPayment) takeReport(k int, report *pixv1.SettlementReport, hash uin
 	default:
 		a.wrong(k, "%v, but it must be %s", got, want.End)
 	}
+
 	return true
 }
 
@@ -135,25 +142,30 @@ func (a *openPayment) takeReport(k int, report *pixv1.SettlementReport, hash uin
 func (a *openPayment) returnsComplete() bool {
 	var given uint64
 	racing, settled := false, 0
+
 	for k, r := range a.payment.Returns {
 		if a.returnNamed(r.ID.String()) != k {
 			continue // the same return, sent twice
 		}
+
 		if a.ends[1+k].reports == 0 {
 			return false
 		}
+
 		racing = racing || r.Racing
 		if a.ends[1+k].first.settled {
 			given += r.AmountCentavos
 			settled++
 		}
 	}
+
 	switch {
 	case given > a.ends[0].first.amountCentavos:
 		a.problem = fmt.Sprintf("%d centavos were paid and %d given back", a.ends[0].first.amountCentavos, given)
 	case racing && settled != 1 && !a.excused:
 		a.problem = fmt.Sprintf("%d of its returns settled, exactly one must", settled)
 	}
+
 	return true
 }
 
@@ -168,16 +180,19 @@ func (a *openPayment) takeLetter(i int, reason pix.Reason) {
 		a.problem = fmt.Sprintf("two dead letters of one record: %s and %s", a.letters[i], reason)
 		return
 	}
+
 	a.letters[i] = reason
 	if i >= firstReturn {
 		k := i - firstReturn
 		a.wrong(k+1, "dead letter %s, but it must be %s", reason, a.payment.Returns[k].Ends)
 		return
 	}
+
 	want := a.payment.Case.Expectation().End
 	if a.payment.Case.Conflicting() {
 		want = mix.End{Fate: mix.DeadLetter, Reason: pix.ReasonConflict}
 	}
+
 	if want.Fate != mix.DeadLetter || reason != want.Reason {
 		a.problem = fmt.Sprintf("dead letter %s, but it must be %s", reason, want)
 	}
@@ -192,12 +207,15 @@ func (a *openPayment) complete(faults bool) bool {
 	if a.problem != "" {
 		return true
 	}
+
 	if a.acked < a.sent {
 		return false
 	}
+
 	if a.payment.Case.Expectation().Fate == mix.DeadLetter {
 		return a.letters[0] != pix.ReasonNone
 	}
+
 	switch a.payment.Case {
 	case mix.Again:
 		return a.sent == 2 && (a.ends[0].reports >= 2 || faults)
@@ -205,17 +223,21 @@ func (a *openPayment) complete(faults bool) bool {
 		if a.sent < 2 || a.ends[0].reports == 0 {
 			return false
 		}
+
 		winner, loser := 0, 1
 		if a.ends[0].first.amountCentavos == a.payment.Second.AmountCentavos {
 			winner, loser = 1, 0
 		}
+
 		if a.letters[winner] != pix.ReasonNone {
 			a.problem = fmt.Sprintf("the message with %d centavos has a report and a dead letter",
 				a.ends[0].first.amountCentavos)
 			return true
 		}
+
 		return a.letters[loser] != pix.ReasonNone
 	}
+
 	return a.ends[0].reports > 0 && (!a.ends[0].first.settled || a.returnsComplete())
 }
 
@@ -231,11 +253,13 @@ func (a *openPayment) missing() string {
 	case a.payment.Case == mix.Again:
 		return "sent again after its report, and not reported again"
 	}
+
 	for k, r := range a.payment.Returns {
 		if a.ends[1+k].reports == 0 && a.returnNamed(r.ID.String()) == k {
 			return fmt.Sprintf("its return %s has no report, it must be %s", r.ID, r.Ends)
 		}
 	}
+
 	return "the message that lost against the same EndToEndId with another amount has no dead letter DUPL"
 }
 

@@ -55,6 +55,7 @@ var Interventions = []Intervention{
 			ByCentralBank: true}
 		lifted := act
 		lifted.Centavos = 0
+
 		return []ledger.Act{act, lifted}
 	}},
 	{"cap on outflow", func(o *Operator) (acts []ledger.Act) {
@@ -65,6 +66,7 @@ var Interventions = []Intervention{
 			acts = append(acts, ledger.Act{Kind: kind, Bank: bank, Centavos: centavos,
 				WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true})
 		}
+
 		return acts
 	}},
 	{"liquidity", func(o *Operator) []ledger.Act {
@@ -76,6 +78,7 @@ var Interventions = []Intervention{
 		customer := o.Population.Customer(o.Random.IntN(o.Population.Customers))
 		in := ledger.Act{Kind: ledger.Deposit, Bank: customer.ISPB, Account: customer,
 			Centavos: 1 + o.Random.Int64N(1000)}
+
 		return []ledger.Act{in, as(in, ledger.Withdrawal)}
 	}},
 	{"blocked account", func(o *Operator) []ledger.Act {
@@ -89,6 +92,7 @@ var Interventions = []Intervention{
 			ByCentralBank: true}
 		in := as(joined, ledger.LiquidityIn)
 		in.Centavos = 1 + o.Random.Int64N(1_000_000)
+
 		return []ledger.Act{joined, in}
 	}},
 }
@@ -107,10 +111,12 @@ func (i Intervention) Play(ctx context.Context, o *Operator) error {
 		if err := o.Do(act); err != nil {
 			return err
 		}
+
 		if n < len(acts)-1 && accountsOf(act) == nil {
 			host.Sleep(ctx, o.Hold)
 		}
 	}
+
 	return nil
 }
 
@@ -126,6 +132,7 @@ func accountsOf(act ledger.Act) []ledger.AccountID {
 	case ledger.AccountOpened:
 		return []ledger.AccountID{ledger.CustomerAccount(act.Account)}
 	}
+
 	return nil
 }
 
@@ -134,19 +141,23 @@ func (o *Operator) open(ids []ledger.AccountID) error {
 	if len(ids) == 0 {
 		return nil
 	}
+
 	var accounts []tb.Account
 	for _, id := range ids {
 		accounts = append(accounts, ledger.NewAccount(id))
 	}
+
 	failed, err := o.Client.CreateAccounts(accounts)
 	if err != nil {
 		return err
 	}
+
 	for _, f := range failed {
 		if f.Result != tb.AccountExists && f.Result != tb.AccountExistsWithDifferentFlags { // imported by a rebuild
 			return fmt.Errorf("account %s: %s", ledger.AccountName(ids[f.Index]), f.Result)
 		}
 	}
+
 	return nil
 }
 
@@ -155,31 +166,38 @@ func (o *Operator) Do(act ledger.Act) error {
 	if err := act.Validate(); err != nil {
 		return err
 	}
+
 	holder, id := keys.CentralBank, strconv.FormatUint(o.Random.Uint64(), 36)
 	if !act.ByCentralBank {
 		holder = string(act.Bank)
 	}
+
 	if o.Door != nil {
 		return o.ask(holder, id, act)
 	}
+
 	if err := o.open(accountsOf(act)); err != nil { // a front door creates them itself
 		return err
 	}
+
 	first, err := o.try(holder, id, act)
 	if err != nil {
 		return err
 	}
+
 	again, err := o.try(holder, id, act)
 	if err != nil {
 		return err
 	}
 	o.Did("%s of %s, %d centavos: %v", act.Kind, act.Bank, act.Centavos, first)
+
 	switch {
 	case first == tb.TransferOK && again == tb.TransferExists:
 		return nil
 	case first == tb.TransferExceedsCredits && again == tb.TransferIDAlreadyFailed:
 		return nil // what a withdrawal takes may have been paid meanwhile
 	}
+
 	return fmt.Errorf("%s of %s: the ledger says %s, and %s to the same again", act.Kind, act.Bank, first, again)
 }
 
@@ -196,6 +214,7 @@ func (o *Operator) try(holder, id string, act ledger.Act) (tb.CreateTransferResu
 			}
 			chain = ledger.GrantOf(found[0]).AppendAdjustment(chain, act.Centavos)
 		}
+
 		status, of, err := o.write(chain)
 		if err != nil || of == 0 || chain[of].Code != ledger.CodeAdjustment {
 			return status, err
@@ -209,10 +228,12 @@ func (o *Operator) write(chain []tb.Transfer) (status tb.CreateTransferResult, o
 	if err != nil {
 		return 0, 0, err
 	}
+
 	for _, f := range failed {
 		if f.Result != tb.TransferLinkedEventFailed {
 			return f.Result, int(f.Index), nil
 		}
 	}
+
 	return tb.TransferOK, 0, nil
 }

@@ -28,15 +28,18 @@ func (o *Operator) ask(holder, id string, act ledger.Act) error {
 	if err != nil {
 		return err
 	}
+
 	first, firstAt, err := put(api, id, act)
 	if err != nil {
 		return err
 	}
+
 	again, againAt, err := put(api, id, act)
 	if err != nil {
 		return err
 	}
 	o.Did("%s of %s by HTTP, %d centavos: %d", act.Kind, act.Bank, act.Centavos, first)
+
 	switch refusable := act.Kind.MovesMoney() || act.Kind == ledger.Joined || act.Kind == ledger.AccountOpened; {
 	case first == http.StatusOK && again == http.StatusOK && firstAt.Equal(againAt):
 		return nil
@@ -44,6 +47,7 @@ func (o *Operator) ask(holder, id string, act ledger.Act) error {
 		again == http.StatusConflict:
 		return nil // not enough money; or it is there, by an act before
 	}
+
 	return fmt.Errorf("%s of %s: the HTTP API responds %d (%v), and %d (%v) to the same again", act.Kind, act.Bank,
 		first, firstAt, again, againAt)
 }
@@ -52,6 +56,7 @@ func (o *Operator) ask(holder, id string, act ledger.Act) error {
 // It is not cut short: what was begun must be undone.
 func put(api *client.Client, id string, act ledger.Act) (status int, at time.Time, err error) {
 	ctx := context.Background()
+
 	if act.Kind.OfAccount() {
 		account := client.Account{ISPB: string(act.Account.ISPB), Branch: act.Account.Branch,
 			Number: act.Account.Number}
@@ -73,8 +78,10 @@ func put(api *client.Client, id string, act ledger.Act) (status int, at time.Tim
 		done, err = api.ActOnParticipant(ctx, string(act.Bank), id, body)
 		at = done.Act.At
 	}
+
 	if problem := new(client.Problem); errors.As(err, &problem) && !client.TryAgain(err) {
 		return problem.Status, at, nil
 	}
+
 	return http.StatusOK, at, err
 }

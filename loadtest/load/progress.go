@@ -16,10 +16,12 @@ func (s Snapshot) Line(before Snapshot) string {
 	if since := s.Elapsed - before.Elapsed; since > 0 {
 		perSecond = float64(s.Settled-before.Settled) / since.Seconds()
 	}
+
 	text, end := fmt.Sprintf("%6.1fs  ", s.Elapsed.Seconds()),
 		fmt.Sprintf("  rejected %d  dead letters %d", s.Rejected, s.DeadLetters)
 	if s.Sent == s.Payments && s.OnPurpose > 0 && s.OnPurpose == s.Waiting { // they wait, and nothing else
 		text += fmt.Sprintf("%d of %d ended", s.Sent-s.Waiting, s.Sent)
+
 		end = fmt.Sprintf("  %d wait on purpose", s.OnPurpose)
 		if s.ToDeadline > 0 {
 			end += fmt.Sprintf(", %.0f s to their deadline", math.Ceil(s.ToDeadline.Seconds()))
@@ -33,6 +35,7 @@ func (s Snapshot) Line(before Snapshot) string {
 			text += fmt.Sprintf(" (%d on purpose)", s.OnPurpose)
 		}
 	}
+
 	for _, trouble := range []struct {
 		name  string
 		count int
@@ -41,6 +44,7 @@ func (s Snapshot) Line(before Snapshot) string {
 			text += fmt.Sprintf("  %s %d", trouble.name, trouble.count)
 		}
 	}
+
 	return text + end
 }
 
@@ -48,6 +52,7 @@ func (s Snapshot) Line(before Snapshot) string {
 // rewrites one line, else it adds a line every few seconds.
 func ProgressOn(file *os.File) (func(Snapshot), time.Duration) {
 	var before Snapshot
+
 	terminal := int(file.Fd())
 	if !term.IsTerminal(terminal) {
 		return func(s Snapshot) {
@@ -55,13 +60,16 @@ func ProgressOn(file *os.File) (func(Snapshot), time.Duration) {
 			before = s
 		}, 3 * time.Second
 	}
+
 	return func(s Snapshot) {
 		text := s.Line(before)
 		before = s
+
 		if width, _, err := term.GetSize(terminal); err == nil && width > 0 {
 			text = text[:min(len(text), width-1)] // a line that wraps cannot be rewritten
 		}
 		fmt.Fprintf(file, "\r\x1b[K%s", text)
+
 		if s.Final {
 			fmt.Fprintln(file)
 		}

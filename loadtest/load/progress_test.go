@@ -22,6 +22,7 @@ func TestProgressSaysWhatWaitsOnPurpose(t *testing.T) {
 	}
 	line := func(now Snapshot, want string) {
 		t.Helper()
+
 		if text := now.Line(Snapshot{}); text != want {
 			t.Errorf("the line is\n%s, but it must be\n%s", text, want)
 		}

@@ -31,6 +31,7 @@ func (r *Recorder) Latency(kind string) Latency {
 	defer r.mu.Unlock()
 	h := r.histogram
 	at := func(quantile float64) float64 { return float64(h.ValueAtQuantile(quantile)) / 1e3 }
+
 	return Latency{kind, h.TotalCount(), at(50), at(90), at(95), at(99), at(99.9), float64(h.Max()) / 1e3,
 		h.Mean() / 1e3}
 }

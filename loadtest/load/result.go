@@ -135,6 +135,7 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	r.Interrupted, r.StartedAt, r.Seconds = interrupted, t.start.UTC(), time.Since(t.start).Seconds()
 	r.Seed, r.Mix, r.Rate, r.Payments = l.config.Seed, l.config.MixName, l.config.Rate, l.config.Payments
 	r.UnderWay, r.Dropped, r.Late, r.LateMaxMs = t.open, l.dropped, l.late, float64(l.lateMax.Microseconds())/1e3
+
 	r.Latencies = []Latency{t.ack.Latency("producer acknowledgement"), t.settling.Latency(settledKind),
 		t.overall.Latency("every outcome")}
 	if r.Settled > 0 {
@@ -144,18 +145,21 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	if encoded, err := t.settling.histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil {
 		r.Histogram = string(encoded)
 	}
+
 	r.Curve, r.SteadyPerSecond = curve(t.settling.histogram), steady(r.PerSecond, int(sentAll.Sub(t.start)/time.Second))
 	for _, c := range mix.Cases() {
 		if count := t.counts[c]; count.Sent > 0 {
 			r.Outcomes = append(r.Outcomes, Outcome{c.String(), c.Expectation().String(), count})
 		}
 	}
+
 	for i := range r.Failures {
 		if id, err := pix.ParseEndToEndID(r.Failures[i].EndToEndID); err == nil && l.config.LedgerHolds != nil {
 			r.Failures[i].Ledger = l.config.LedgerHolds(id)
 		}
 	}
 	r.Passed = r.FailureCount == 0 && l.dropped == 0 && !interrupted && r.Sent == l.config.Payments
+
 	return &r
 }
 
@@ -165,10 +169,12 @@ func steady(perSecond []Second, seconds int) float64 {
 		return 0
 	}
 	from, to := seconds/10, seconds-seconds/10
+
 	sum := 0
 	for _, second := range perSecond[min(from, len(perSecond)):min(to, len(perSecond))] {
 		sum += second.Settled
 	}
+
 	return float64(sum) / float64(to-from)
 }
 
@@ -189,6 +195,7 @@ func (r *Result) Latency(kind string) *Latency {
 	if i := slices.IndexFunc(r.Latencies, func(l Latency) bool { return l.Kind == kind }); i >= 0 {
 		return &r.Latencies[i]
 	}
+
 	return nil
 }
 
@@ -201,6 +208,7 @@ func (r *Result) Verdict() string {
 		return fmt.Sprintf("INTERRUPTED: %d sent, %d ended, %d under way; audit not run", r.Sent,
 			r.Sent-r.UnderWay, r.UnderWay)
 	}
+
 	return fmt.Sprintf("LOAD FAILED: %d of %d payments have a wrong outcome or none, %d were dropped", r.FailureCount,
 		r.Sent, r.Dropped)
 }

@@ -65,6 +65,7 @@ func counted(name, meaning string, of func(Count) int) metric {
 		for _, o := range r.Outcomes {
 			sum += float64(of(o.Count))
 		}
+
 		return sum
 	}}
 }
@@ -74,6 +75,7 @@ func Metrics() (all [][2]string) {
 	for _, m := range metrics {
 		all = append(all, [2]string{m.name, m.meaning})
 	}
+
 	return all
 }
 
@@ -85,17 +87,20 @@ func ParseThreshold(text string) (t Threshold, err error) {
 	if parts == nil {
 		return t, fmt.Errorf("%q must be a metric, one of > >= < <=, and a limit, like p99>500ms or rate<900", text)
 	}
+
 	i := slices.IndexFunc(metrics, func(m metric) bool { return m.name == parts[1] })
 	if i < 0 {
 		var names []string
 		for _, m := range metrics {
 			names = append(names, m.name)
 		}
+
 		return t, fmt.Errorf("%q has the unknown metric %q: the metrics are %s", text, parts[1],
 			strings.Join(names, ", "))
 	}
 	t = Threshold{Text: strings.TrimSpace(text), metric: metrics[i], above: parts[2][0] == '>',
 		orAt: strings.HasSuffix(parts[2], "=")}
+
 	number, unit := parts[3], parts[4]
 	switch t.metric.unit {
 	case inMilliseconds:
@@ -105,6 +110,7 @@ func ParseThreshold(text string) (t Threshold, err error) {
 				number+unit)
 		}
 		t.limit = limit.Seconds() * 1e3
+
 		return t, nil
 	case inPayments:
 		if unit == "%" {
@@ -117,10 +123,12 @@ func ParseThreshold(text string) (t Threshold, err error) {
 	case inPerSecond:
 		unit = strings.TrimSuffix(unit, inPerSecond)
 	}
+
 	if t.limit, err = strconv.ParseFloat(number, 64); err != nil || unit != "" {
 		return t, fmt.Errorf("%q has the limit %q: %s needs a plain number%s", text, number+unit, t.metric.name,
 			map[bool]string{true: ", or a share of the payments like 1%"}[t.metric.unit == inPayments])
 	}
+
 	return t, nil
 }
 
@@ -131,14 +139,17 @@ func (t Threshold) Read(r *Result) Reading {
 		return Reading{t.Text, true, "no payment settled"}
 	}
 	measured := t.metric.of(r)
+
 	broken := measured < t.limit
 	if t.above {
 		broken = measured > t.limit
 	}
+
 	figure := strconv.FormatFloat(measured, 'f', 1, 64)
 	if t.metric.unit == inPayments {
 		figure = strconv.Itoa(int(measured))
 	}
+
 	return Reading{t.Text, broken || t.orAt && measured == t.limit,
 		fmt.Sprintf("%s was %s %s", t.metric.name, figure, t.metric.unit)}
 }

@@ -9,6 +9,7 @@ func TestThresholds(t *testing.T) {
 	r := &Result{Sent: 200, Late: 3, SettledPerSecond: 950.5,
 		Latencies: []Latency{{Kind: settledKind, Count: 150, P50: 20, P99: 500, Max: 16_600}},
 		Outcomes:  []Outcome{{Count: Count{Sent: 100, Wrong: 1, Missing: 2}}, {Count: Count{Sent: 100, Excused: 5}}}}
+
 	for _, c := range []struct {
 		text, measured string
 		broken         bool
@@ -26,14 +27,17 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("%s: %v", c.text, err)
 			continue
 		}
+
 		if got, want := threshold.Read(r), (Reading{strings.TrimSpace(c.text), c.broken, c.measured}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
+
 		if nothing := threshold.Read(&Result{}); strings.HasPrefix(threshold.Text, "p") &&
 			(!nothing.Broken || nothing.Measured != "no payment settled") {
 			t.Errorf("where nothing settled: %+v", nothing)
 		}
 	}
+
 	for text, say := range map[string]string{
 		"": "must be a metric", "p99": "must be a metric", "p99==3ms": "must be a metric",
 		"p99>-1ms": "must be a metric", "p98>1ms": `unknown metric "p98"`,

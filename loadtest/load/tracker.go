@@ -67,18 +67,21 @@ func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
 	for i := range a.records {
 		a.records[i] = nowhere
 	}
+
 	if payment.Second.Value != nil && !payment.AfterReport {
 		a.sent = 2
 	}
 	a.payment.First.Value = nil // the record has it
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.open++
 	if payment.Case.Waits() {
 		t.patient++
 		t.patience = intended
 	}
 	t.result.Sent++
+
 	t.counts[payment.Case].Sent++
 	if id, err := pix.ParsePaymentOrReturnID(payment.Name); err == nil {
 		a.id = id
@@ -86,9 +89,11 @@ func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
 	} else {
 		t.nameless[a] = struct{}{}
 	}
+
 	for _, r := range payment.Returns {
 		t.byID[pix.EndToEndID(r.ID)] = a
 	}
+
 	return a
 }
 
@@ -97,19 +102,23 @@ func (t *tracker) acknowledged(a *openPayment, i int, at record, err error) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if a.finished {
 		return
 	}
+
 	if err != nil {
 		a.problem = fmt.Sprintf("cannot be sent: %v", err)
 		t.finishIfComplete(a)
 		return
 	}
+
 	if i == 0 {
 		t.ack.Record(now.Sub(a.intended))
 	}
 	a.acked++
 	a.records[i] = at
+
 	t.byRecord[at] = a
 	if reason, ok := t.early[at]; ok {
 		delete(t.early, at)
@@ -126,29 +135,35 @@ func (t *tracker) report(report *pixv1.SettlementReport, value []byte, now time.
 	hash := maphash.Bytes(t.seed, value)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	a := t.byID[id]
 	if a == nil || len(report.EndToEndId) != len(id) {
 		t.result.OtherReports++
 		return nil
 	}
+
 	k := 0
 	if id != a.id {
 		k = 1 + a.returnNamed(report.EndToEndId)
 	}
+
 	switch isFirst := a.takeReport(k, report, hash, t.allowed); {
 	case !isFirst:
 	case k > 0:
 		t.countReturn(a.ends[k].first)
 	default:
 		t.observe(a, now)
+
 		if a.payment.AfterReport {
 			a.sent, next = 2, a
 		}
+
 		if len(a.payment.Returns) > 0 && a.ends[0].first.settled {
 			a.sent, next = a.sent+len(a.payment.Returns), a
 		}
 	}
 	t.finishIfComplete(a)
+
 	return next
 }
 
@@ -169,6 +184,7 @@ func (t *tracker) observe(a *openPayment, now time.Time) {
 	}
 	took := now.Sub(a.intended)
 	t.overall.Record(took)
+
 	switch {
 	case !reported:
 		t.result.DeadLetters++
@@ -186,15 +202,18 @@ func (t *tracker) observe(a *openPayment, now time.Time) {
 // observeSettled counts a payment that settled at a time since the start.
 func (t *tracker) observeSettled(at, took time.Duration) {
 	r := &t.result
+
 	r.Settled++
 	if since := max(t.lastSettled.Sub(t.start), 0).Seconds(); at.Seconds()-since > r.StandstillSeconds {
 		r.StandstillSeconds, r.StandstillAt = at.Seconds()-since, since
 	}
 	t.settling.Record(took)
+
 	for len(r.PerSecond) <= int(at/time.Second) {
 		t.closeSecond()
 		r.PerSecond = append(r.PerSecond, Second{})
 	}
+
 	r.PerSecond[len(r.PerSecond)-1].Settled++
 	for len(r.PerQuarter) <= int(at/(time.Second/4)) {
 		r.PerQuarter = append(r.PerQuarter, 0)
@@ -216,11 +235,13 @@ func (t *tracker) closeSecond() {
 func (t *tracker) letter(of record, reason pix.Reason, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	a := t.byRecord[of]
 	if a == nil {
 		if len(t.early) < earlyMax {
 			t.early[of] = reason
 		}
+
 		return
 	}
 	i := slices.Index(a.records[:], of)
@@ -231,6 +252,7 @@ func (t *tracker) letter(of record, reason pix.Reason, now time.Time) {
 func (t *tracker) takeLetter(a *openPayment, i int, reason pix.Reason, now time.Time) {
 	repeated := a.letters[i] != pix.ReasonNone
 	a.takeLetter(i, reason)
+
 	if a.payment.Case.Expectation().Fate == mix.DeadLetter && !repeated {
 		t.observe(a, now)
 	}
@@ -240,6 +262,7 @@ func (t *tracker) finishIfComplete(a *openPayment) {
 	if a.finished || !a.complete(t.faults) {
 		return
 	}
+
 	count := &t.counts[a.payment.Case]
 	switch {
 	case a.problem != "":
@@ -255,17 +278,21 @@ func (t *tracker) finishIfComplete(a *openPayment) {
 
 func (t *tracker) finish(a *openPayment) {
 	a.finished = true
+
 	t.open--
 	if a.payment.Case.Waits() {
 		t.patient--
 	}
 	delete(t.nameless, a)
+
 	if t.byID[a.id] == a {
 		delete(t.byID, a.id)
 	}
+
 	for _, r := range a.payment.Returns {
 		delete(t.byID, pix.EndToEndID(r.ID))
 	}
+
 	for _, r := range a.records {
 		if t.byRecord[r] == a {
 			delete(t.byRecord, r)
@@ -276,16 +303,19 @@ func (t *tracker) finish(a *openPayment) {
 // fail keeps a failure. Those of one case that fail in the same way are one entry with a count.
 func (t *tracker) fail(a *openPayment, problem string) {
 	t.result.FailureCount++
+
 	failure := Failure{EndToEndID: a.payment.Name, Case: a.payment.Case.String(), Problem: problem, Sent: a.intended,
 		Ended: time.Now(), Count: 1}
 	if a.acked > 0 {
 		failure.Record = fmt.Sprintf("%d/%d", a.records[0].partition, a.records[0].offset)
 	}
 	same := failure.Case + " " + audit.Form(problem)
+
 	i, known := t.forms[same]
 	switch {
 	case known:
 		first := &t.result.Failures[i]
+
 		first.Count++
 		if len(first.Also) < alsoMax {
 			first.Also = append(first.Also, fmt.Sprintf("%q (record %s)", failure.EndToEndID, failure.Record))
@@ -303,6 +333,7 @@ func (t *tracker) giveUp() {
 	defer t.mu.Unlock()
 	open := slices.AppendSeq(slices.Collect(maps.Values(t.byID)), maps.Keys(t.nameless))
 	slices.SortFunc(open, func(x, y *openPayment) int { return x.intended.Compare(y.intended) })
+
 	for _, a := range open {
 		if a.finished {
 			continue // it was in the list under another of its ids, too
@@ -324,10 +355,12 @@ func (t *tracker) snapshot(now time.Time, deadline time.Duration) Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.result
+
 	s := Snapshot{Sent: r.Sent, Settled: r.Settled, Rejected: r.Rejected, DeadLetters: r.DeadLetters, Waiting: t.open,
 		OnPurpose: t.patient, Failed: r.FailureCount}
 	if t.patient > 0 && deadline > 0 {
 		s.ToDeadline = t.patience.Add(deadline).Sub(now)
 	}
+
 	return s
 }

@@ -31,6 +31,7 @@ func newScene(t *testing.T, c mix.Case, allowed ...pix.Reason) *scene {
 	s.tracker.start = time.Now()
 	s.payment = generator.Payment(c, time.Now())
 	s.open = s.tracker.add(s.payment, time.Now())
+
 	return s
 }
 
@@ -48,11 +49,13 @@ func (s *scene) tell(report *pixv1.SettlementReport, reason string,
 	if reason != "" {
 		report.Status = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
 	}
+
 	for _, c := range change {
 		c(report)
 	}
 	value, err := report.MarshalVT()
 	kit.Must(s.t, err)
+
 	return s.tracker.report(report, value, time.Now()) != nil
 }
 
@@ -68,11 +71,13 @@ func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementRep
 // back reports the payment's return k.
 func (s *scene) back(k int, reason string, change ...func(*pixv1.SettlementReport)) {
 	r := s.payment.Returns[k]
+
 	report := &pixv1.SettlementReport{EndToEndId: r.ID.String(), OriginalEndToEndId: r.Original,
 		AmountCentavos: r.AmountCentavos}
 	if reason == "" {
 		report.Payer, report.Payee = mix.AccountMessage(s.payment.Payee), mix.AccountMessage(s.payment.Payer)
 	}
+
 	if s.tell(report, reason, change) {
 		s.t.Fatal("after the report of a return something is sent")
 	}
@@ -81,9 +86,11 @@ func (s *scene) back(k int, reason string, change ...func(*pixv1.SettlementRepor
 // paid settles the payment and acknowledges its returns.
 func (s *scene) paid() {
 	s.ack(0)
+
 	if !s.report(0, "") {
 		s.t.Fatal("the returns of a settled payment must be sent")
 	}
+
 	for k := range s.payment.Returns {
 		s.ack(firstReturn + k)
 	}
@@ -95,6 +102,7 @@ func TestOutcomes(t *testing.T) {
 		expected = "as expected"
 		excused  = "excused"
 	)
+
 	dupl, ab03 := pix.ReasonConflict, pix.ReasonPayeePSPSilent
 	for _, test := range []struct {
 		name    string
@@ -268,6 +276,7 @@ func TestOutcomes(t *testing.T) {
 			test.happens(s)
 			count := s.tracker.counts[test.of]
 			got := open
+
 			switch {
 			case count.AsExpected == 1:
 				got = expected
@@ -276,15 +285,18 @@ func TestOutcomes(t *testing.T) {
 			case count.Wrong == 1:
 				got = s.tracker.result.Failures[0].Problem
 			}
+
 			if !strings.Contains(got, test.want) {
 				t.Fatalf("it is %q, it must be %q", got, test.want)
 			}
+
 			if ended := got != open; ended != (s.tracker.waiting() == 0) || ended &&
 				len(s.tracker.byID)+len(s.tracker.byRecord)+len(s.tracker.nameless) > 0 {
 				t.Fatalf("%d payments wait, %d, %d and %d are remembered", s.tracker.waiting(), len(s.tracker.byID),
 					len(s.tracker.byRecord), len(s.tracker.nameless))
 			}
 			s.tracker.giveUp()
+
 			if count := s.tracker.counts[test.of]; (got == open) != (count.Missing == 1) || s.tracker.waiting() != 0 {
 				t.Fatalf("given up on, it counts as %+v", count)
 			}
@@ -297,6 +309,7 @@ func TestFailuresOfOneFormAreOneLine(t *testing.T) {
 	s := newScene(t, mix.Accepted)
 	generator := mix.NewGenerator(sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 1, ReserveCentavos: 1},
 		rand.New(rand.NewPCG(2, 0)))
+
 	for i := range 100 {
 		c := []mix.Case{mix.Accepted, mix.SameBank}[i%2]
 		a := s.tracker.add(generator.Payment(c, time.Now()), time.Now())
@@ -305,6 +318,7 @@ func TestFailuresOfOneFormAreOneLine(t *testing.T) {
 	s.ack(0)
 	s.report(0, "AM04")
 	s.tracker.giveUp()
+
 	var counts []int
 	for _, f := range s.tracker.result.Failures {
 		counts = append(counts, f.Count)
@@ -312,6 +326,7 @@ func TestFailuresOfOneFormAreOneLine(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
+
 	if !slices.Equal(counts, []int{1, 50, 50}) || s.tracker.result.FailureCount != 101 {
 		t.Errorf("the failures are %+v", s.tracker.result.Failures)
 	}

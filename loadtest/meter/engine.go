@@ -40,14 +40,17 @@ func Get(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s responds %s", url, response.Status)
 	}
+
 	return io.ReadAll(response.Body)
 }
 
@@ -58,10 +61,12 @@ func Families(ctx context.Context, url string) (map[string]*dto.MetricFamily, er
 		return nil, fmt.Errorf("cannot read metrics: %w", err)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
+
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s/metrics: %w", url, err)
 	}
+
 	return families, nil
 }
 
@@ -70,17 +75,20 @@ func ReadEngines(ctx context.Context, urls []string) (Engines, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	e := Engines{}
+
 	for _, url := range urls {
 		families, err := Families(ctx, url)
 		if err != nil {
 			return e, err
 		}
+
 		for name, family := range families {
 			for _, metric := range family.Metric {
 				e.add(name, metric)
 			}
 		}
 	}
+
 	return e, nil
 }
 
@@ -89,9 +97,11 @@ func (e Engines) add(name string, metric *dto.Metric) {
 	if len(metric.Label) == 1 {
 		label = metric.Label[0].GetValue()
 	}
+
 	e[sample{name: name, label: label}] += metric.GetCounter().GetValue()
 	if h := metric.Histogram; h != nil {
 		e[sample{name: name + "_count", label: label}] += float64(h.GetSampleCount())
+
 		e[sample{name: name + "_sum", label: label}] += h.GetSampleSum()
 		for _, bucket := range h.GetBucket() {
 			e[sample{name + "_bucket", label, bucket.GetUpperBound()}] += float64(bucket.GetCumulativeCount())
@@ -105,6 +115,7 @@ func (e Engines) Since(before Engines) Engines {
 	for s, value := range e {
 		d[s] = value - before[s]
 	}
+
 	return d
 }
 
@@ -120,12 +131,14 @@ func (e Engines) Mean(name, label string) float64 {
 // double.
 func (e Engines) Quantile(q float64, name, label string) float64 {
 	var bounds []float64
+
 	for s := range e {
 		if s.name == name+"_bucket" && s.label == label && !math.IsInf(s.upTo, 1) {
 			bounds = append(bounds, s.upTo)
 		}
 	}
 	slices.Sort(bounds)
+
 	rank, below, floor := q*e.Labelled(name+"_count", label), 0.0, 0.0
 	for _, bound := range bounds {
 		n := e[sample{name + "_bucket", label, bound}]
@@ -134,5 +147,6 @@ func (e Engines) Quantile(q float64, name, label string) float64 {
 		}
 		below, floor = n, bound
 	}
+
 	return floor // more than the last bound
 }

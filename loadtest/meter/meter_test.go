@@ -37,10 +37,12 @@ func TestNetworkBytesCountBothEnds(t *testing.T) {
 	kit.Must(t, os.WriteFile(filepath.Join(folder, "file"), make([]byte, 1<<20), 0o600))
 	after, err := Read(self, folder)
 	kit.Must(t, err)
+
 	use := after.Since(before)[0]
 	if use.NetworkBytes < bytes || use.NetworkBytes > 2*bytes {
 		t.Errorf("%d bytes are counted, %d were sent and as many received", use.NetworkBytes, bytes)
 	}
+
 	if use.RSSBytes == 0 || after.Stored < before.Stored {
 		t.Errorf("nothing was used: %+v", use)
 	}
@@ -53,6 +55,7 @@ func TestReservedIsNotStored(t *testing.T) {
 	kit.Must(t, err)
 	defer file.Close()
 	const reserved, wrote = 64 << 20, 1 << 20
+
 	err = syscall.Fallocate(int(file.Fd()), 0, 0, reserved)
 	if errors.Is(err, syscall.EOPNOTSUPP) {
 		t.Skip("the file system reserves nothing")
@@ -62,6 +65,7 @@ func TestReservedIsNotStored(t *testing.T) {
 	kit.Must(t, file.Sync())
 	sample, err := Read(nil, folder)
 	kit.Must(t, err)
+
 	if sample.Stored < wrote || sample.Stored > wrote+1<<16 {
 		t.Errorf("%d bytes are stored, %d were written and %d reserved", sample.Stored, wrote, reserved)
 	}
@@ -83,6 +87,7 @@ func TestHopsAreWhatWasCountedBetweenTwoReadings(t *testing.T) {
 	kit.Must(t, err)
 	after, err := ReadEngines(context.Background(), []string{server.URL})
 	kit.Must(t, err)
+
 	counted := after.Since(before)
 	for name, pair := range map[string][2]float64{
 		"count":       {counted.Labelled(HopSeconds+"_count", "queue"), 100},
@@ -95,6 +100,7 @@ func TestHopsAreWhatWasCountedBetweenTwoReadings(t *testing.T) {
 			t.Errorf("the %s is %v, it must be %v", name, pair[0], pair[1])
 		}
 	}
+
 	if _, err := ReadEngines(context.Background(), []string{"http://127.0.0.1:1"}); err == nil {
 		t.Error("an engine that is away is counted")
 	}

@@ -28,6 +28,7 @@ func readSockets() (map[[2]string]traffic, error) {
 		return nil, fmt.Errorf("cannot count network bytes: ss -tinpHO (Debian: apt-get install iproute2): %w", err)
 	}
 	sockets := map[[2]string]traffic{}
+
 	for line := range strings.Lines(string(text)) {
 		fields, pid := strings.Fields(line), owner.FindStringSubmatch(line)
 		if len(fields) < 5 || pid == nil {
@@ -35,12 +36,14 @@ func readSockets() (map[[2]string]traffic, error) {
 		}
 		t := traffic{}
 		t.pid, _ = strconv.Atoi(pid[1])
+
 		for _, match := range volume.FindAllStringSubmatch(line, -1) {
 			n, _ := strconv.ParseInt(match[2], 10, 64)
 			t.bytes += n
 		}
 		sockets[[2]string{fields[3], fields[4]}] = t
 	}
+
 	return sockets, nil
 }
 
@@ -53,5 +56,6 @@ func networkBytes(before, after map[[2]string]traffic) map[int]int64 {
 		}
 		bytes[t.pid] += t.bytes
 	}
+
 	return bytes
 }

@@ -46,10 +46,12 @@ func Read(processes []Process, folder string) (s Sample, err error) {
 		}
 		s.Usages = append(s.Usages, usage)
 	}
+
 	if s.sockets, err = readSockets(); err != nil {
 		return s, err
 	}
 	s.Stored, err = stored(folder)
+
 	return s, err
 }
 
@@ -62,6 +64,7 @@ func (s Sample) Since(before Sample) (uses []Usage) {
 		u.NetworkBytes = bytes[u.PID]
 		uses = append(uses, u)
 	}
+
 	return uses
 }
 
@@ -70,22 +73,26 @@ func usageOf(p Process) (u Usage, err error) {
 	if err != nil {
 		return u, err
 	}
+
 	stat, err := process.Stat()
 	if err != nil {
 		return u, err
 	}
+
 	io, err := process.IO()
 	if err != nil {
 		return u, err
 	}
 	u = Usage{Process: p, CPU: time.Duration(stat.CPUTime() * float64(time.Second)), WrittenBytes: int64(io.WriteBytes),
 		RSSBytes: int64(stat.ResidentMemory())}
+
 	threads, err := procfs.AllThreads(p.PID)
 	for _, thread := range threads {
 		if status, err := thread.NewStatus(); err == nil { // else the thread has ended meanwhile
 			u.Waits += int64(status.VoluntaryCtxtSwitches)
 		}
 	}
+
 	return u, err
 }
 
@@ -98,11 +105,14 @@ func stored(folder string) (bytes int64, err error) {
 			n, err = written(path)
 			bytes += n
 		}
+
 		if os.IsNotExist(err) { // removed after it was listed
 			return nil
 		}
+
 		return err
 	})
+
 	return bytes, err
 }
 
@@ -113,15 +123,18 @@ func written(path string) (bytes int64, err error) {
 		return 0, err
 	}
 	defer file.Close()
+
 	const seekData, seekHole = 3, 4
 	for end := int64(0); ; {
 		begin, err := file.Seek(end, seekData)
 		if errors.Is(err, syscall.ENXIO) { // no data after this
 			return bytes, nil
 		}
+
 		if err == nil {
 			end, err = file.Seek(begin, seekHole)
 		}
+
 		if err != nil {
 			return bytes, err
 		}

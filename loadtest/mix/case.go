@@ -130,6 +130,7 @@ func Cases() []Case {
 	for i := range cases {
 		cases[i] = Case(i)
 	}
+
 	return cases
 }
 
@@ -152,5 +153,6 @@ func (e End) String() string {
 	case Rejected:
 		return "rejected " + e.Reason.String()
 	}
+
 	return "dead letter " + e.Reason.String()
 }

@@ -46,24 +46,29 @@ func Parse(text string) (mix Mix, err error) {
 				mix[c] = 0
 			}
 		}
+
 		return mix, nil
 	}
+
 	for _, part := range strings.Split(cmp.Or(weights[text], text), ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
 			return mix, fmt.Errorf("mix %q is neither one of %s nor weights like accepted=90,silent=10", text,
 				strings.Join(slices.Sorted(maps.Keys(Names)), ", "))
 		}
+
 		c := slices.IndexFunc(expectations[:], func(e Expectation) bool { return e.Name == strings.TrimSpace(name) })
 		if c < 0 {
 			return mix, fmt.Errorf("unknown case %q: the cases are %v", name, Cases())
 		}
+
 		weight, err := strconv.Atoi(strings.TrimSpace(value))
 		if err != nil || weight < 1 || weight > 1_000_000 {
 			return mix, fmt.Errorf("mix: the weight of %v is %q: it must be from 1 to 1000000", Case(c), value)
 		}
 		mix[c] = weight
 	}
+
 	return mix, nil
 }
 
@@ -75,12 +80,14 @@ func (m Mix) Schedule(n int, random *rand.Rand) []Case {
 		total += weight
 	}
 	counts := [caseCount]int{}
+
 	left, heaviest := n, 0
 	for c, weight := range m {
 		counts[c] = int(int64(n) * int64(weight) / int64(total))
 		if weight > 0 && n >= everyCaseFrom {
 			counts[c] = max(counts[c], casePaymentsMin)
 		}
+
 		left -= counts[c]
 		if weight > m[heaviest] {
 			heaviest = c
@@ -88,11 +95,13 @@ func (m Mix) Schedule(n int, random *rand.Rand) []Case {
 	}
 	counts[heaviest] += left // what rounding left, less what the minimums took
 	schedule := make([]Case, 0, n)
+
 	for c, count := range counts {
 		for range count {
 			schedule = append(schedule, Case(c))
 		}
 	}
 	random.Shuffle(len(schedule), func(i, j int) { schedule[i], schedule[j] = schedule[j], schedule[i] })
+
 	return schedule
 }

@@ -22,20 +22,24 @@ func TestScheduleHoldsEveryCaseAndIsAFunctionOfTheSeed(t *testing.T) {
 		"silent=1,late=1,again=1"} {
 		mix, err := Parse(name)
 		kit.Must(t, err)
+
 		for _, n := range []int{1, 7, 999, 1000, 1234, 10_000, 300_000} {
 			schedule := mix.Schedule(n, rand.New(rand.NewPCG(5, 0)))
 			if len(schedule) != n {
 				t.Fatalf("%s: %d payments instead of %d", name, len(schedule), n)
 			}
+
 			counts := [caseCount]int{}
 			for _, c := range schedule {
 				counts[c]++
 			}
+
 			for c, weight := range mix {
 				if counts[c] < 0 || weight == 0 && counts[c] > 0 || weight > 0 && n >= 1000 && counts[c] < 5 {
 					t.Errorf("%s: %d of %d payments are %s", name, counts[c], n, Case(c))
 				}
 			}
+
 			if !reflect.DeepEqual(schedule, mix.Schedule(n, rand.New(rand.NewPCG(5, 0)))) {
 				t.Errorf("%s: the same seed gives another order", name)
 			}
@@ -62,46 +66,58 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 0))
 	generator := NewGenerator(population, random)
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+
 	for range 300 {
 		for _, c := range Cases() {
 			at = at.Add(time.Millisecond)
 			payment := generator.Payment(c, at)
 			expected := c.Expectation()
+
 			if payment.Payer == (pix.Account{}) { // a return without a payment
 				back, err := judgeReturn(payment.First, at)
 				if (err == nil) == (expected.Fate == DeadLetter) || err == nil &&
 					(back.ID.String() != payment.Name || back.AmountCentavos != payment.First.AmountCentavos) {
 					t.Fatalf("%s: the message is %+v, %v", c, back, err)
 				}
+
 				continue
 			}
 			order, err := judge(payment.First.Value, at)
+
 			if expected.Fate == DeadLetter {
 				var invalid *pix.Invalid
+
 				undecodable := c == Undecodable && err != nil && !errors.As(err, &invalid)
 				if !undecodable && (!errors.As(err, &invalid) || invalid.Reason != expected.Reason) {
 					t.Fatalf("%s must be refused with %s: %v", c, expected.Reason, err)
 				}
+
 				continue
 			}
+
 			if err != nil {
 				t.Fatalf("%s must be valid: %v", c, err)
 			}
+
 			if order.Payer != payment.Payer || order.Payee != payment.Payee ||
 				order.AmountCentavos != payment.First.AmountCentavos || order.ID.String() != payment.Name {
 				t.Fatalf("%s: the message is %+v, the payment %+v", c, order, payment)
 			}
+
 			if (c == SameBank) != order.SameBank() && c != UnknownPayeePSP && c != UnknownPayerPSP {
 				t.Fatalf("%s goes from %v to %v", c, order.Payer, order.Payee)
 			}
+
 			if c == Hottest && payment.Payee != population.Customer(0) {
 				t.Fatalf("%s goes to %v", c, payment.Payee)
 			}
 			checkReturns(t, payment, order, at)
+
 			twoMessages := c == Twice || c == Again || c.Conflicting()
 			if twoMessages != (payment.Second.Value != nil) {
 				t.Fatalf("%s: a second message is %t", c, payment.Second.Value != nil)
 			}
+
 			if twoMessages {
 				second, err := judge(payment.Second.Value, at)
 				if err != nil || second.ID != order.ID || (second.Content == order.Content) == c.Conflicting() ||
@@ -118,21 +134,26 @@ func checkReturns(t *testing.T, payment Payment, order pix.Order, at time.Time) 
 	t.Helper()
 	var sum uint64
 	ids := map[pix.ReturnID]bool{}
+
 	for _, r := range payment.Returns {
 		message := r.Message(at)
+
 		back, err := judgeReturn(message, at)
 		if err != nil || back.ID != r.ID || back.Original != order.ID || back.AmountCentavos != r.AmountCentavos ||
 			back.AmountCentavos != message.AmountCentavos || message.Key != payment.Name {
 			t.Fatalf("%s: the return is %+v, the message %+v, of %+v: %v", payment.Case, r, back, order, err)
 		}
+
 		if ours := r.ID.PSP() == payment.Payee.ISPB; ours != (r.Ends.Reason != pix.ReasonNotThePayee) {
 			t.Fatalf("%s: %s gives back what %s received", payment.Case, r.ID.PSP(), payment.Payee.ISPB)
 		}
+
 		if !ids[r.ID] && r.Ends.Fate == Settled { // else the same again
 			sum += r.AmountCentavos
 		}
 		ids[r.ID] = true
 	}
+
 	want := map[Case]bool{Returned: sum == order.AmountCentavos, ReturnedInParts: sum == order.AmountCentavos,
 		ReturnsRace: len(ids) == 2 && sum > order.AmountCentavos}
 	if right, settles := want[payment.Case]; settles && !right || !settles && sum > 0 ||
@@ -148,6 +169,7 @@ func judgeReturn(message Message, at time.Time) (pix.Return, error) {
 		return pix.Return{}, err
 	}
 	o := m.GetReturnOrder()
+
 	return pix.ReturnDraft{
 		ReturnID: o.GetReturnId(), OriginalEndToEndID: o.GetOriginalEndToEndId(), AmountCentavos: o.GetAmountCentavos(),
 		ReasonCode: o.GetReasonCode(), AcceptedAtUnixMs: o.GetAcceptedAtUnixMs(),
@@ -163,6 +185,7 @@ func judge(value []byte, at time.Time) (pix.Order, error) {
 	account := func(a *pixv1.Account) pix.Account {
 		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
 	}
+
 	return pix.Draft{
 		EndToEndID: m.EndToEndId, Payer: account(m.Payer), Payee: account(m.Payee), AmountCentavos: m.AmountCentavos,
 		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,

@@ -60,6 +60,7 @@ func (r Return) Message(accepted time.Time) Message {
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode %v: %v", r, err)) // ids and numbers
 	}
+
 	return Message{Key: r.Original, Value: value, AmountCentavos: r.AmountCentavos}
 }
 
@@ -95,6 +96,7 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 	payer, payee := g.customers(c == SameBank)
 	amount := g.amount()
 	accepted, idTime, remittance := at, at, ""
+
 	switch c {
 	case Blocked, Closed, Silent, Late:
 		branch := map[Case]string{Blocked: sandbox.BlockedBranch, Closed: sandbox.ClosedBranch,
@@ -137,6 +139,7 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 		}
 	}
 	id := pix.NewEndToEndID(payer.ISPB, idTime, g.random)
+
 	order := pixv1.PaymentOrder{
 		EndToEndId:            id.String(),
 		Payer:                 AccountMessage(payer),
@@ -148,6 +151,7 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 	if c == BadEndToEndID {
 		g.spoil(&order)
 	}
+
 	payment := Payment{Case: c, Name: order.EndToEndId, Payer: payer, Payee: payee, First: encode(&order)}
 	switch c {
 	case Twice, Again:
@@ -163,6 +167,7 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 	}
 	payment.AfterReport = c == Again || c == ConflictAgain
 	payment.Returns = g.returns(payment, at)
+
 	return payment
 }
 
@@ -173,6 +178,7 @@ func (g *Generator) returns(p Payment, at time.Time) []Return {
 		return Return{pix.NewReturnID(by, at, g.random), p.Name, centavos, g.returnReason(), ends, racing}
 	}
 	settles := End{Fate: Settled}
+
 	switch p.Case {
 	case Returned:
 		whole := giveBack(paid, settles, false)
@@ -182,6 +188,7 @@ func (g *Generator) returns(p Payment, at time.Time) []Return {
 		if part == paid {
 			return []Return{giveBack(paid, settles, false)}
 		}
+
 		return []Return{giveBack(part, settles, false), giveBack(paid-part, settles, false)}
 	case ReturnsRace:
 		more := func() uint64 { return paid/2 + 1 + g.random.Uint64N(paid-paid/2) } // than a half
@@ -192,14 +199,17 @@ func (g *Generator) returns(p Payment, at time.Time) []Return {
 		if by = p.Payer.ISPB; g.random.IntN(2) == 0 {
 			by = unknownPSP
 		}
+
 		return []Return{giveBack(1+g.random.Uint64N(paid), End{Rejected, pix.ReasonNotThePayee}, false)}
 	}
+
 	return nil
 }
 
 // lonelyReturn returns a return without a payment.
 func (g *Generator) lonelyReturn(c Case, at time.Time) Payment {
 	payer, payee := g.customers(false)
+
 	original := pix.NewEndToEndID(payer.ISPB, at, g.random).String()
 	switch {
 	case c == ReturnOfReturn:
@@ -209,6 +219,7 @@ func (g *Generator) lonelyReturn(c Case, at time.Time) Payment {
 	}
 	r := Return{pix.NewReturnID(payee.ISPB, at, g.random), original, g.amount(), g.returnReason(),
 		c.Expectation().End, false}
+
 	return Payment{Case: c, Name: r.ID.String(), First: r.Message(at)}
 }
 
@@ -219,6 +230,7 @@ func (g *Generator) returnReason() pix.Reason {
 // customers picks an ordinary payer and another ordinary payee, inside one bank or not.
 func (g *Generator) customers(sameBank bool) (payer, payee pix.Account) {
 	payer = g.customer()
+
 	return payer, g.until(g.customer, func(a pix.Account) bool {
 		return (a.ISPB == payer.ISPB) == sameBank && a != payer
 	})
@@ -255,6 +267,7 @@ func (g *Generator) amount() uint64 { return 1 + g.random.Uint64N(ordinaryAmount
 // spoil makes the EndToEndId of the order wrong, in a random way.
 func (g *Generator) spoil(order *pixv1.PaymentOrder) {
 	id, way := order.EndToEndId, g.random.IntN(8)
+
 	order.EndToEndId = []string{
 		"", id[:31], id + "0", "D" + id[1:], id[:31] + "_",
 		id[:13] + "13" + id[15:],     // there is no month 13
@@ -276,10 +289,12 @@ func (g *Generator) garble(message []byte) []byte {
 	case 2:
 		return []byte(`{"endToEndId":"this is JSON"}`)
 	}
+
 	noise := bytes.Repeat([]byte{0xff}, 16+g.random.IntN(100_000))
 	for i := 10; i < len(noise); i++ {
 		noise[i] = byte(g.random.Uint32())
 	}
+
 	return noise // it begins with a number of more than 64 bits
 }
 
@@ -288,6 +303,7 @@ func encode(order *pixv1.PaymentOrder) Message {
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode %v: %v", order, err)) // only invalid UTF-8 could fail, and there is none
 	}
+
 	return Message{Key: order.EndToEndId, Value: value, AmountCentavos: order.AmountCentavos}
 }
 

@@ -17,6 +17,7 @@ func (b Bar) sum() (sum float64) {
 	for _, v := range b.Values {
 		sum += v
 	}
+
 	return sum
 }
 
@@ -30,18 +31,22 @@ const (
 // long. It returns nil without rows.
 func Bars(title, unit string, shares bool, legend []string, rows []Bar) *Drawing {
 	const height, left, length = 24, 230, 740
+
 	if len(rows) == 0 {
 		return nil
 	}
+
 	d, top := &Drawing{Title: title, Width: FullWidth}, 4.0
 	if len(legend) > 1 {
 		top += d.Legend(14, 14, FullWidth-28, legend) + 8
 	}
 	d.Height = top + float64(len(rows)*height)
+
 	most := 1e-9
 	for _, row := range rows {
 		most = max(most, row.sum())
 	}
+
 	for i, row := range rows {
 		scale := length / most
 		if shares {
@@ -49,12 +54,14 @@ func Bars(title, unit string, shares bool, legend []string, rows []Bar) *Drawing
 		}
 		x, y := float64(left), top+float64(i*height)
 		d.Text(x-8, y+12, "name end", row.Name)
+
 		for j, v := range row.Values {
 			d.Rect(Frame{x, y, v * scale, 16}, Color(j), fmt.Sprintf("%s %s %s", legend[j], Amount(v), unit))
 			x += v * scale
 		}
 		d.Text(x+6, y+12, "name", Amount(row.sum())+" "+unit)
 	}
+
 	return d
 }
 
@@ -66,5 +73,6 @@ func Amount(v float64) string {
 	case v >= 100:
 		return fmt.Sprintf("%.0f", v)
 	}
+
 	return fmt.Sprintf("%.1f", v)
 }

@@ -42,6 +42,7 @@ func (d *Drawing) Rect(f Frame, class, hover string) {
 // bottom of the last.
 func (d *Drawing) Legend(x, y, width float64, names []string) (bottom float64) {
 	at := x
+
 	for i, name := range names {
 		wide := 40 + 6.5*float64(utf8.RuneCountInString(name)) // rather too wide: the font is the reader's
 		if at > x && at+wide > x+width {
@@ -51,6 +52,7 @@ func (d *Drawing) Legend(x, y, width float64, names []string) (bottom float64) {
 		d.Text(at+20, y, "name", name)
 		at += wide
 	}
+
 	return y + 4
 }
 
@@ -84,11 +86,13 @@ func style(scheme int) string {
 		pick("#5d6778", "#9aa5b5"), pick("#1d2433", "#e4e8ef"), back)
 	fmt.Fprintf(&css, "svg .grid { stroke: %s; } svg .limit { stroke: %s; } svg rect { stroke: %s; } svg rect.back { fill: %s; }\n",
 		pick("#d9dee6", "#343c49"), pick("#5d6778", "#9aa5b5"), back, back)
+
 	for i, c := range colors {
 		fmt.Fprintf(&css, "svg rect.k%d, svg path.area.k%d { fill: %s; } svg path.k%d { stroke: %s; }\n", i, i,
 			c[scheme], i, c[scheme])
 	}
 	fmt.Fprintf(&css, "svg rect.bad { fill: %s; }\n", pick("#b3261e", "#ff8a80"))
+
 	return css.String()
 }
 

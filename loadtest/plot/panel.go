@@ -41,20 +41,24 @@ type Tick struct {
 func FromZero(most, ticks float64, label func(float64) string) Scale {
 	step := roundUp(max(most/ticks, 1))
 	last := math.Ceil(max(most, 1) / step)
+
 	s := Scale{Max: last * step}
 	for n := 0.0; n <= last; n++ {
 		s.Ticks = append(s.Ticks, Tick{n * step, label(n * step)})
 	}
+
 	return s
 }
 
 // Seconds is a linear scale of a time, with about so many ticks.
 func Seconds(until, ticks float64) Scale {
 	s := FromZero(until, ticks, func(v float64) string { return fmt.Sprintf("%g s", v) })
+
 	s.Max = max(until, 1)
 	for len(s.Ticks) > 0 && s.Ticks[len(s.Ticks)-1].Value > s.Max {
 		s.Ticks = s.Ticks[:len(s.Ticks)-1]
 	}
+
 	return s
 }
 
@@ -62,15 +66,18 @@ func Seconds(until, ticks float64) Scale {
 func Milliseconds(least, most float64) Scale {
 	from, to := math.Floor(math.Log10(max(least, 0.1))), math.Ceil(math.Log10(max(most, 1)))
 	to = max(to, from+1)
+
 	s := Scale{Min: math.Pow(10, from), Max: math.Pow(10, to), Log: true}
 	for decade := from; decade <= to; decade++ {
 		ms := math.Pow(10, decade)
+
 		text := fmt.Sprintf("%g ms", ms)
 		if ms >= 1000 {
 			text = fmt.Sprintf("%g s", ms/1000)
 		}
 		s.Ticks = append(s.Ticks, Tick{ms, text})
 	}
+
 	return s
 }
 
@@ -82,6 +89,7 @@ func roundUp(step float64) float64 {
 			return factor * power
 		}
 	}
+
 	return 10 * power
 }
 
@@ -91,6 +99,7 @@ func (s Scale) share(v float64) float64 {
 	if s.Log {
 		v, low, high = math.Log(max(v, s.Min)), math.Log(s.Min), math.Log(s.Max)
 	}
+
 	return min(max((v-low)/max(high-low, 1e-9), 0), 1)
 }
 
@@ -98,32 +107,40 @@ func (s Scale) share(v float64) float64 {
 func (d *Drawing) Panel(f Frame, p Panel) {
 	x := func(v float64) float64 { return f.X + f.Width*p.X.share(v) }
 	y := func(v float64) float64 { return f.Y + f.Height*(1-p.Y.share(v)) }
+
 	if p.Title != "" {
 		d.Text(f.X, f.Y-8, "title", p.Title)
 	}
+
 	for _, band := range p.Bands {
 		d.Rect(Frame{x(band[0]), f.Y, max(x(band[1])-x(band[0]), 3), f.Height}, "band "+Color(3), "")
 		d.path("limit", fmt.Sprintf("M%.1f %.1fV%.1f", x(band[0]), f.Y, f.Y+f.Height))
 	}
+
 	for _, tick := range p.Y.Ticks {
 		d.path("grid", fmt.Sprintf("M%.1f %.1fH%.1f", f.X, y(tick.Value), f.X+f.Width))
 		d.Text(f.X-6, y(tick.Value)+4, "end", tick.Text)
 	}
+
 	for _, tick := range p.X.Ticks {
 		d.path("grid", fmt.Sprintf("M%.1f %.1fV%.1f", x(tick.Value), f.Y, f.Y+f.Height))
 		d.Text(x(tick.Value), f.Y+f.Height+17, "middle", tick.Text)
 	}
+
 	for _, limit := range p.Limits {
 		d.path("limit", fmt.Sprintf("M%.1f %.1fH%.1f", f.X, y(limit), f.X+f.Width))
 	}
+
 	for _, s := range p.Series {
 		var line strings.Builder
 		pen, last := 'M', 0.0
+
 		for _, point := range s.Points {
 			if math.IsNaN(point[1]) {
 				pen = 'M'
 				continue
 			}
+
 			if s.Area && line.Len() == 0 {
 				fmt.Fprintf(&line, "M%.1f %.1f", x(point[0]), f.Y+f.Height)
 				pen = 'L'
@@ -131,9 +148,11 @@ func (d *Drawing) Panel(f Frame, p Panel) {
 			fmt.Fprintf(&line, "%c%.1f %.1f", pen, x(point[0]), y(point[1]))
 			pen, last = 'L', x(point[0])
 		}
+
 		if line.Len() == 0 {
 			continue
 		}
+
 		class := Color(s.Color)
 		switch {
 		case s.Area:

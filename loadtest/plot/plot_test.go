@@ -18,6 +18,7 @@ func TestScales(t *testing.T) {
 		for _, tick := range s.Ticks {
 			all += tick.Text + " "
 		}
+
 		return all
 	}
 	for _, c := range []struct {
@@ -50,6 +51,7 @@ func TestFilesAreSound(t *testing.T) {
 	kit.Must(t, d.WriteFile(path))
 	text, err := os.ReadFile(path)
 	kit.Must(t, err)
+
 	for decoder := xml.NewDecoder(strings.NewReader(string(text))); ; {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			break
@@ -57,14 +59,17 @@ func TestFilesAreSound(t *testing.T) {
 			t.Fatalf("%v in %s", err, text)
 		}
 	}
+
 	for _, never := range []string{"NaN", "Inf", "src=", "href="} {
 		if strings.Contains(string(text), never) {
 			t.Errorf("the file holds %q", never)
 		}
 	}
+
 	if !strings.Contains(string(text), "c 2,000 µs") || !strings.Contains(string(d.HTML()), "&lt;latency&gt;") {
 		t.Errorf("what bars are is missing in %s", text)
 	}
+
 	if Bars("nothing", "", true, nil, nil) != nil {
 		t.Error("a drawing of nothing")
 	}

@@ -12,15 +12,18 @@ func WriteJSON(path string, result any) error {
 	if path == "" {
 		return nil
 	}
+
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		return err
 	}
+
 	for _, innermost := range []*regexp.Regexp{numberList, flatObject} {
 		text = innermost.ReplaceAllFunc(text, func(part []byte) []byte {
 			return lineEnd.ReplaceAll(afterComma.ReplaceAll(part, []byte(", ")), nil)
 		})
 	}
+
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 

@@ -46,16 +46,19 @@ func OfLoad(r *load.Result, faults []Fault, repeat string) Page {
 			}
 		}
 	}
+
 	for _, f := range faults {
 		if len(faults) <= namesMax {
 			p.Story = append(p.Story, f.Story)
 		}
 	}
+
 	end := fmt.Sprintf("At %.1f s the run ended: %s settled, %s rejected, %s dead letters.", r.Seconds,
 		pix.Thousands(r.Settled), pix.Thousands(r.Rejected), pix.Thousands(r.DeadLetters))
 	if r.Rejected+r.DeadLetters > 0 {
 		end += " Most cases of the mix that must not settle end at once; a few wait for a bank that never answers."
 	}
+
 	p.Story = append(p.Story, end)
 	for _, t := range r.Thresholds {
 		p.Checks = append(p.Checks, Check{"threshold " + t.Threshold, !t.Broken, t.Measured})
@@ -63,11 +66,13 @@ func OfLoad(r *load.Result, faults []Fault, repeat string) Page {
 			p.Passed, p.Verdict = false, p.Verdict+". Broken: "+t.Threshold
 		}
 	}
+
 	for _, f := range r.Failures {
 		p.Problems = append(p.Problems, fmt.Sprintf("%s (%s): %s", f.EndToEndID, f.Case, f.Problem))
 	}
 	p.Draw("faults", CourseNote,
 		DrawRun("Settled payments and latency over time", plot.FullWidth, r.Rate,
 			Course{r.PerSecond, r.PerQuarter}, faults))
+
 	return p
 }

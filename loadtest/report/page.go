@@ -72,16 +72,20 @@ func (p Page) write(path string) error {
 	if path == "" {
 		return nil
 	}
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
+
 	if err := errors.Join(page.Execute(file, p), file.Close()); err != nil {
 		return fmt.Errorf("cannot write the report %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -89,13 +93,16 @@ func (p Page) writeDrawings(folder string) error {
 	if folder == "" {
 		return nil
 	}
+
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
+
 	for _, d := range p.Drawings {
 		if err := d.WriteFile(filepath.Join(folder, d.File+".svg")); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -32,12 +32,14 @@ func OutcomesTable(r *load.Result) Table {
 			fmt.Sprint(c.Wrong), fmt.Sprint(c.Missing))
 	}
 	var all load.Count
+
 	for _, o := range r.Outcomes {
 		add(o.Case, o.Expected, o.Count)
 		all = load.Count{Sent: all.Sent + o.Sent, AsExpected: all.AsExpected + o.AsExpected,
 			Excused: all.Excused + o.Excused, Wrong: all.Wrong + o.Wrong, Missing: all.Missing + o.Missing}
 	}
 	add("all", "", all)
+
 	return table
 }
 
@@ -45,6 +47,7 @@ func OutcomesTable(r *load.Result) Table {
 func LatenciesTable(r *load.Result) Table {
 	table := Table{Title: "Latency in ms, from the intended send",
 		Head: []string{"", "count", "p50", "p90", "p95", "p99", "p99.9", "max"}}
+
 	for _, l := range r.Latencies {
 		cells := []string{l.Kind, fmt.Sprint(l.Count)}
 		for _, v := range []float64{l.P50, l.P90, l.P95, l.P99, l.P999, l.Max} {
@@ -52,6 +55,7 @@ func LatenciesTable(r *load.Result) Table {
 		}
 		table.Add(cells...)
 	}
+
 	return table
 }
 
@@ -60,10 +64,12 @@ func WriteLoad(w io.Writer, r *load.Result) {
 	OutcomesTable(r).Write(w)
 	LatenciesTable(r).Write(w)
 	fmt.Fprintf(w, "\nsettled %d (%.0f/s", r.Settled, r.SettledPerSecond)
+
 	if r.SteadyPerSecond > 0 {
 		fmt.Fprintf(w, ", %.0f/s in the steady window", r.SteadyPerSecond)
 	}
 	fmt.Fprintf(w, "), rejected %d, dead letters %d\n", r.Rejected, r.DeadLetters)
+
 	if r.Returned+r.ReturnsRejected > 0 {
 		fmt.Fprintf(w, "returns settled %d, rejected %d\n", r.Returned, r.ReturnsRejected)
 	}
@@ -85,6 +91,7 @@ func writeFailures(w io.Writer, r *load.Result) {
 		writeFailure(w, f)
 		rest -= f.Count
 	}
+
 	if rest > 0 {
 		fmt.Fprintf(w, "WRONG … and %d more\n", rest)
 	}
@@ -93,12 +100,15 @@ func writeFailures(w io.Writer, r *load.Result) {
 // writeFailure prints a failure, with what may explain it.
 func writeFailure(w io.Writer, f load.Failure) {
 	fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)
+
 	if f.Ledger != "" {
 		fmt.Fprintf(w, "      the ledger: %s\n", f.Ledger)
 	}
+
 	if len(f.During) > 0 {
 		fmt.Fprintf(w, "      meanwhile: %s\n", strings.Join(f.During, ", "))
 	}
+
 	if f.Count > 1 {
 		fmt.Fprintf(w, "      %d payments of this case fail in this way, also %s\n", f.Count,
 			strings.Join(f.Also, ", "))
@@ -114,11 +124,14 @@ func (t Table) Write(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "\n%s\n", t.Title)
+
 	if t.Note != "" {
 		fmt.Fprintln(w, t.Note)
 	}
+
 	for _, row := range append([][]string{t.Head}, t.Rows...) {
 		var line strings.Builder
+
 		for i, cell := range row {
 			gap := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 			if i == 0 {

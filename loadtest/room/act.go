@@ -58,44 +58,56 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 	r.mu.Lock()
 	r.askedAt = time.Now()
 	r.mu.Unlock()
+
 	if !slices.Contains(acts, act.Act) {
 		return 0, refusal{"act", act.Act, "one of " + strings.Join(acts, ", ")}
 	}
+
 	if r.config.ReadOnly != "" {
 		return 0, errors.New(r.config.ReadOnly)
 	}
+
 	switch act.Act {
 	case actLoad:
 		if err := r.sender.set(act.RatePerSecond); err != nil {
 			return 0, err
 		}
+
 		if act.RatePerSecond == 0 {
 			return r.story.tell(nil, "the load ends"), nil
 		}
+
 		return r.story.tell(nil, "%s payments a second", pix.Thousands(int64(act.RatePerSecond))), nil
 	case actBank:
 		began := time.Now()
+
 		if err := r.banks.behave(ctx, act.Target, act.Behaviour); err != nil {
 			return 0, err
 		}
+
 		text := fmt.Sprintf("bank %s is %s", act.Target, act.Behaviour)
 		if act.Behaviour == behaviourNormal {
 			return r.mended(act.Target, text, text), nil
 		}
+
 		return r.broken(act.Target, began, nil, text, text), nil
 	}
+
 	if r.config.Stack == nil {
 		return 0, errNoStack
 	}
+
 	if act.Act == actAddEngine {
 		number := r.story.tell(nil, "an engine is added")
 		r.starting("", "one more engine", r.config.Stack.AddEngine)
 		return number, nil
 	}
+
 	p, known := r.machine.find(act.Target)
 	if !known || act.Target == stack.Room {
 		return 0, refusal{"target", act.Target, "a process that the picture shows, not the room itself"}
 	}
+
 	switch act.Act {
 	case actRestart:
 		if p.State != string(stack.Dead) {
@@ -103,13 +115,16 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		}
 		r.machine.leaveDead(act.Target) // it starts now, not again later
 		r.startAgain(act.Target)
+
 		return r.story.tell(nil, "%s starts again", act.Target), nil
 	case actLeaveDead:
 		if !r.machine.leaveDead(act.Target) {
 			return 0, refusal{"target", act.Target, "a process that the room would start again"}
 		}
+
 		return r.story.tell(nil, "%s stays dead", act.Target), nil
 	}
+
 	return r.breakOrMend(ctx, act, p)
 }
 
@@ -118,6 +133,7 @@ func (r *Room) breakOrMend(ctx context.Context, act Act, p process) (int, error)
 	partitions, began, on, name, peer := r.machine.of(p), time.Now(), r.config.Stack, act.Target, act.Peer
 	var err error
 	var mark, text string
+
 	switch act.Act {
 	case actKill:
 		err, mark, text = on.Kill(ctx, name), name+" killed", "kill -9 "+name
@@ -130,6 +146,7 @@ func (r *Room) breakOrMend(ctx context.Context, act Act, p process) (int, error)
 	case actMend:
 		err, mark, text = on.Mend(ctx, name, peer), name+" reaches "+peer, name+" reaches the "+peer+" again"
 	}
+
 	switch {
 	case err != nil:
 		return 0, err
@@ -138,6 +155,7 @@ func (r *Room) breakOrMend(ctx context.Context, act Act, p process) (int, error)
 	case act.Act == actKill:
 		r.machine.restartSoon(name)
 	}
+
 	return r.broken(name+peer, began, partitions, mark, text), nil
 }
 
@@ -166,6 +184,7 @@ func (r *Room) starting(name, done string, start func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
 		defer cancel()
 		began := time.Now()
+
 		if err := start(ctx); err != nil {
 			r.config.Log("not %s: %v", done, err)
 			r.story.tell(nil, "not %s: %v", done, err)

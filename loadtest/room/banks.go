@@ -36,6 +36,7 @@ func newBanks(config *Config) *banks {
 	for i := range min(config.Population.Banks, banksMax) {
 		b.behaviour[string(config.Population.Bank(i))] = ""
 	}
+
 	return b
 }
 
@@ -57,6 +58,7 @@ func (p profile) behaviour() string {
 	case p.Delay != nil && p.Delay.MeanMs >= 1000:
 		return "slow"
 	}
+
 	return behaviourNormal
 }
 
@@ -74,11 +76,13 @@ func (b *banks) look(ctx context.Context, seen []Flow) {
 			}
 		}
 	}
+
 	due := b.callers != nil && time.Since(b.lookedAt) > banksEvery
 	if due {
 		b.lookedAt = time.Now()
 	}
 	b.mu.Unlock()
+
 	if !due {
 		return
 	}
@@ -89,6 +93,7 @@ func (b *banks) look(ctx context.Context, seen []Flow) {
 	known := err == nil && answer.Status == http.StatusOK && json.Unmarshal(answer.Body, &profiles) == nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for ispb := range b.behaviour {
 		b.behaviour[ispb] = ""
 		if known {
@@ -100,10 +105,12 @@ func (b *banks) look(ctx context.Context, seen []Flow) {
 func (b *banks) all() []Bank {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	all := []Bank{}
 	for _, ispb := range slices.Sorted(maps.Keys(b.behaviour)) {
 		all = append(all, Bank{ISPB: ispb, Behaviour: b.behaviour[ispb]})
 	}
+
 	return all
 }
 
@@ -116,12 +123,15 @@ func (b *banks) behave(ctx context.Context, ispb, behaviour string) error {
 	_, known := b.behaviour[ispb]
 	b.lookedAt = time.Time{}
 	b.mu.Unlock()
+
 	if !known {
 		return refusal{"target", ispb, "the ISPB of a bank that the picture shows"}
 	}
+
 	profile, known := profileOf[behaviour]
 	if !known && behaviour != behaviourNormal {
 		return refusal{"behaviour", behaviour, "normal, silent, slow or rejecting"}
 	}
+
 	return b.callers.SetProfile(ctx, ispb, profile)
 }

@@ -64,6 +64,7 @@ func openHouse(t *testing.T) *house {
 	kit.Must(t, stack.Build(t.Context(), root, binaries))
 	folder, err := os.MkdirTemp("", "liquida-room-") //nolint:usetesting // the logs of a failed test must stay
 	kit.Must(t, err)
+
 	s, err := stack.Start(t.Context(), stack.Config{
 		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: 2, CacheGrid: "256MiB", Room: true, Cuts: true,
 		ReadyWithin: 5 * time.Minute,
@@ -76,6 +77,7 @@ func openHouse(t *testing.T) *house {
 	}
 	t.Cleanup(func() {
 		stopped := s.Stop(context.Background())
+
 		if t.Failed() {
 			t.Logf("logs are in %s", filepath.Join(folder, "logs"))
 			return
@@ -84,6 +86,7 @@ func openHouse(t *testing.T) *house {
 	})
 	address, err := s.RoomURL()
 	kit.Must(t, err)
+
 	base, token, found := strings.Cut(address, "/#token=")
 	if !found || token == "" {
 		t.Fatalf("the room's URL is %q: it must have a token in its fragment", address)
@@ -93,6 +96,7 @@ func openHouse(t *testing.T) *house {
 		_, err := h.look()
 		return err == nil, fmt.Sprint(err)
 	})
+
 	return h
 }
 
@@ -105,11 +109,13 @@ func (h *house) await(what string, met func() (bool, string)) {
 func awaitWithin(t *testing.T, limit time.Duration, what string, met func() (bool, string)) time.Duration {
 	t.Helper()
 	began := time.Now()
+
 	for {
 		ok, now := met()
 		if ok {
 			return time.Since(began)
 		}
+
 		if time.Since(began) > limit {
 			t.Fatalf("%s: not after %v: %s", what, limit, now)
 		}
@@ -121,20 +127,24 @@ func awaitWithin(t *testing.T, limit time.Duration, what string, met func() (boo
 func (h *house) request(method, path, body string) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
 	defer cancel()
+
 	request, err := http.NewRequestWithContext(ctx, method, h.base+path, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+h.token)
+
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer response.Body.Close()
 	answer, err = io.ReadAll(response.Body)
+
 	return response.StatusCode, answer, err
 }
 
@@ -144,14 +154,17 @@ func (h *house) look() (picture room.Picture, err error) {
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("the room answered %d: %s", status, answer)
 	}
+
 	if err == nil {
 		err = json.Unmarshal(answer, &picture)
 	}
+
 	return picture, err
 }
 
 func (h *house) act(body string) {
 	h.t.Helper()
+
 	status, answer, err := h.request(http.MethodPost, "/api/acts", body)
 	if err != nil || status != http.StatusAccepted {
 		h.t.Fatalf("%s: %d %s %v", body, status, answer, err)
@@ -169,8 +182,10 @@ func (h *house) see(what string, met func(room.Picture) bool) room.Picture {
 		}
 		last = picture
 		text, _ := json.Marshal(picture)
+
 		return met(picture), string(text)
 	})
+
 	return last
 }
 
@@ -184,6 +199,7 @@ func state(p room.Picture, name string) string {
 			return process.State
 		}
 	}
+
 	return ""
 }
 
@@ -211,9 +227,11 @@ func openBrowser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	browser, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
+
 	if err := chromedp.Run(browser); err != nil {
 		t.Fatalf("Chromium does not start: %v", err)
 	}
+
 	return browser
 }
 
@@ -226,6 +244,7 @@ func openTab(t *testing.T, browser context.Context, address string, width, heigh
 	chromedp.ListenTarget(ctx, func(event any) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+
 		switch event := event.(type) {
 		case *runtime.EventExceptionThrown:
 			p.mistakes = append(p.mistakes, event.ExceptionDetails.Error())
@@ -240,6 +259,7 @@ func openTab(t *testing.T, browser context.Context, address string, width, heigh
 	})
 	actions = append([]chromedp.Action{network.Enable(), chromedp.EmulateViewport(width, height)}, actions...)
 	kit.Must(t, chromedp.Run(ctx, append(actions, chromedp.Navigate(address))...))
+
 	return p
 }
 
@@ -248,9 +268,11 @@ func read[T any](p *tab, expression string) (value T) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
+
 	if err := chromedp.Run(ctx, chromedp.Evaluate(expression, &value)); err != nil {
 		p.t.Fatalf("%s: %v", expression, err)
 	}
+
 	return value
 }
 
@@ -279,6 +301,7 @@ func (p *tab) press(selector string) {
 		})()`, quoted))
 		kit.Must(p.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(selector, chromedp.ByQuery),
 			chromedp.Click(selector, chromedp.ByQuery)))
+
 		if read[bool](p, `window.pressed`) {
 			return
 		}
@@ -290,6 +313,7 @@ func (p *tab) right() {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if len(p.mistakes) > 0 {
 		p.t.Errorf("the page made mistakes: %q", p.mistakes)
 	}
@@ -310,6 +334,7 @@ func (p *tab) collectColours() {
 func (p *tab) expectNoRed(during string) {
 	p.t.Helper()
 	p.shows(`document.getElementById('light').dataset.colour === 'green'`)
+
 	said := read[[]string](p, `[...window.colours.values()]`)
 	for _, light := range said {
 		if !strings.HasPrefix(light, "green") && (*strict || !strings.HasPrefix(light, "amber")) {
@@ -363,6 +388,7 @@ func refusals(h *house, browser context.Context) {
 			t.Errorf("%s: the room answered %d %.200s, %v; want %d", body, status, answer, err, want)
 		}
 	}
+
 	host := strings.TrimPrefix(h.base, "http://")
 	for range 100 { // more than all connections of the room: they give way to whoever has the token
 		connection, err := net.Dial("tcp", host)
@@ -372,10 +398,12 @@ func refusals(h *house, browser context.Context) {
 		fmt.Fprintf(connection, "GET /favicon.svg HTTP/1.1\r\nHost: %s\r\n\r\n", host)
 	}
 	http.DefaultClient.CloseIdleConnections()
+
 	if status, _, err := h.request(http.MethodGet, "/api/picture?history=no", ""); err != nil ||
 		status != http.StatusOK {
 		t.Errorf("beside 100 connections without a token its owner gets %d, %v", status, err)
 	}
+
 	if info, err := os.Stat(h.Log(stack.Room)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the room's log, which holds its token, has the mode %v, %v: it must be of its owner only",
 			info.Mode(), err)
@@ -389,9 +417,11 @@ func (h *house) open(browser context.Context) *tab {
 	h.t.Helper()
 	p := openTab(h.t, browser, h.base+"/#token="+h.token, 1400, 1000)
 	p.shows(`!document.getElementById('main').hidden`)
+
 	if address := read[string](p, `location.href`); strings.Contains(address, h.token) {
 		h.t.Errorf("the token stays in the address bar: %s", address)
 	}
+
 	return p
 }
 
@@ -410,6 +440,7 @@ func firstMinute(h *house, browser context.Context) {
 	p.shows(`!!document.querySelector('.process[data-state=dead]')`)
 	p.shows(`document.querySelector('.process[data-state=dead] .restart')?.checkVisibility() || !document.querySelector('.process[data-state=dead]')`)
 	p.shows(`!document.querySelector('.process[data-state=dead]')`)
+
 	picture := h.see("what came of the kill", func(p room.Picture) bool {
 		return len(p.Story) > 0 && slices.ContainsFunc(p.Story, func(l room.Line) bool {
 			return strings.Contains(l.Text, "engine-") && l.Settled && l.StandstillSeconds != nil &&
@@ -423,15 +454,18 @@ func firstMinute(h *house, browser context.Context) {
 	}
 	p.shows(`document.querySelectorAll('#settled .mark.broken').length > 0`)
 	p.shows(`/standstill/.test(document.getElementById('lines').textContent)`)
+
 	if after := read[string](p, `document.getElementById('headline').textContent`); before == after || after == "" {
 		h.t.Errorf("the headline was %q and is %q: it must tell of now", before, after)
 	}
 	p.expectNoRed("a kill")
+
 	for _, scheme := range []string{"dark", "light"} {
 		small := openTab(h.t, browser, h.base+"/#token="+h.token, 400, 850,
 			emulation.SetEmulatedMedia().WithFeatures(
 				[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
 		small.shows(`Number(document.getElementById('flows').dataset.settled) > 0`)
+
 		if over := read[int](small, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			h.t.Errorf("at 400 pixels the page is %d pixels too wide", over)
 		}
@@ -456,6 +490,7 @@ func machineButtons(h *house, browser context.Context) {
 	p.press(card("engine-1") + ` [data-key=leave-dead]`)
 	is("engine-1", "dead")
 	p.shows(fmt.Sprintf(`document.querySelector('%s .restart').hidden`, card("engine-1")))
+
 	at := time.Now()
 	for time.Since(at) < 8*time.Second { // longer than the countdown
 		if picture, err := h.look(); err == nil && state(picture, "engine-1") != "dead" {
@@ -474,6 +509,7 @@ func linksAndEngines(h *house, browser context.Context) {
 	p := h.open(browser)
 	card := func(name string) string { return fmt.Sprintf(`.process[data-process="%s"]`, name) }
 	h.see("both engines", allReady)
+
 	for _, peer := range []string{stack.FromBroker, stack.FromLedger} {
 		button := fmt.Sprintf(`%s [data-key=cut-%s]`, card("engine-1"), peer)
 		p.press(button)
@@ -494,6 +530,7 @@ func linksAndEngines(h *house, browser context.Context) {
 	}
 	p.shows(`document.body.dataset.state === 'stopped' && /^Nothing has moved for [3-9] s: [\d,]+ payments wait$/.test(document.getElementById('headline').textContent)`)
 	p.shows(`/cut from the broker.*waits in Kafka/.test(document.getElementById('next').textContent) && !document.getElementById('offer')`)
+
 	for _, name := range []string{"engine-0", "engine-1"} {
 		h.act(fmt.Sprintf(`{"act":"mend","target":"%s","peer":"broker"}`, name))
 	}
@@ -509,6 +546,7 @@ func linksAndEngines(h *house, browser context.Context) {
 	// A third of the partitions is its own, and it is an engine as the others: it can be cut, too.
 	p.shows(fmt.Sprintf(`document.querySelectorAll('%s .partitions span').length > 0`, card("engine-2")))
 	p.shows(fmt.Sprintf(`!document.querySelector('%s [data-key=cut-broker]').disabled`, card("engine-2")))
+
 	for _, line := range []string{"engine-1 cut from the broker", "engine-1 reaches the ledger again",
 		"one more engine, ready after"} {
 		p.shows(fmt.Sprintf(`document.getElementById('lines').textContent.includes('%s')`, line))
@@ -560,6 +598,7 @@ func silentBank(h *house, browser context.Context) {
 // not judge.
 func (h *house) settled() *pixv1.SettlementReport {
 	h.t.Helper()
+
 	return h.reported(func(r *pixv1.SettlementReport) bool {
 		return r.OriginalEndToEndId == "" && r.Payer.Ispb != r.Payee.Ispb
 	})
@@ -572,6 +611,7 @@ func (h *house) reported(wanted func(*pixv1.SettlementReport) bool) *pixv1.Settl
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
 	ordered := map[string]bool{}
+
 	for ctx.Err() == nil {
 		for _, record := range client.PollFetches(ctx).Records() {
 			report := &pixv1.SettlementReport{}
@@ -585,6 +625,7 @@ func (h *house) reported(wanted func(*pixv1.SettlementReport) bool) *pixv1.Settl
 		}
 	}
 	h.t.Fatal("no payment settles")
+
 	return nil
 }
 
@@ -593,6 +634,7 @@ func (h *house) kafka(options ...kgo.Opt) *kgo.Client {
 	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(h.KafkaAddress()))...)
 	kit.Must(h.t, err)
 	h.t.Cleanup(client.Close)
+
 	return client
 }
 
@@ -602,9 +644,11 @@ func oneLife(h *house, browser context.Context) {
 		h.t.Helper()
 		read[bool](p, `(() => { document.getElementById('life-id').value = ''; return true })()`)
 		kit.Must(h.t, chromedp.Run(p.ctx, chromedp.SendKeys(`#life-id`, report.EndToEndId+"\r", chromedp.ByQuery)))
+
 		for _, kind := range kinds {
 			p.shows(fmt.Sprintf(`!!document.querySelector('#life-result [data-kind="%s"]')`, kind))
 		}
+
 		for _, topic := range []string{stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses,
 			stream.Settlements} {
 			p.shows(fmt.Sprintf(`[...document.querySelectorAll('#life-result .place')].some((e) => /^%s \[\d+\] @ [\d ]+$/.test(e.textContent))`,
@@ -629,9 +673,11 @@ func hostileBytes(h *house, browser context.Context) {
 	kit.Must(h.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(`#letters`, chromedp.ByQuery)))
 	p.press(`#letter-list summary`)
 	p.shows(`[...document.querySelectorAll('#letter-list details')].some((d) => { d.open = true; return /onerror/.test(d.textContent) })`)
+
 	if read[bool](p, `!!window.hacked || !!document.querySelector('main img, main script')`) {
 		h.t.Error("bytes of a message became markup")
 	}
+
 	if read[bool](p, `/[\u202e\u001b]/.test(document.getElementById('letter-list').textContent)`) {
 		h.t.Error("control characters of a message are not made visible")
 	}
@@ -643,6 +689,7 @@ func manyKills(h *house, browser context.Context) {
 	p.resize(400)
 	p.shows(`document.getElementById('light').dataset.colour === 'green'`)
 	p.collectColours()
+
 	for i := range *kills {
 		h.see("all ready", allReady) // two dead engines would let payments meet their deadline
 		name := stack.EngineName(i % 2)
@@ -652,6 +699,7 @@ func manyKills(h *house, browser context.Context) {
 	h.see("all ready", allReady)
 	p.expectNoRed(fmt.Sprintf("%d kills", *kills))
 	h.act(`{"act":"load","ratePerSecond":0}`)
+
 	last := h.see("the end of the load", func(p room.Picture) bool { return !p.Load.Running })
 	if last.Load.Wrong > 0 || last.Load.Ended == 0 {
 		h.t.Errorf("of the load, %d ended and %d are wrong", last.Load.Ended, last.Load.Wrong)
@@ -662,10 +710,12 @@ func manyKills(h *house, browser context.Context) {
 
 func offlineReport(h *house, browser context.Context) {
 	h.see("settlements", settles)
+
 	status, html, err := h.request(http.MethodGet, "/api/report", "")
 	if err != nil || status != http.StatusOK {
 		h.t.Fatalf("%d, %v", status, err)
 	}
+
 	if bytes.Contains(html, []byte(h.token)) {
 		h.t.Error("the report holds the room's token")
 	}
@@ -678,6 +728,7 @@ func offlineReport(h *house, browser context.Context) {
 	p.right()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for _, request := range p.requests {
 		if request != "file://"+path {
 			h.t.Errorf("the report loads %s", request)
@@ -704,18 +755,22 @@ func muchLoad(h *house, browser context.Context) {
 		return true;
 	})()`)
 	most, behind := 0.0, 0.0
+
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(500 * time.Millisecond) {
 		picture, err := h.look()
 		if err != nil {
 			continue
 		}
+
 		if picture.Figures.SettledPerSecond != nil {
 			most = max(most, *picture.Figures.SettledPerSecond)
 		}
+
 		behind = max(behind, picture.Light.BehindSeconds)
 		if picture.Light.Colour == "red" {
 			h.t.Fatalf("the light is red: %+v", picture.Light)
 		}
+
 		if picture.Light.Colour == "amber" && !strings.Contains(picture.Light.Text, "behind") &&
 			!strings.Contains(picture.Light.Text, "nothing is checked") {
 			h.t.Errorf("the light is %.0f s behind and says %q", picture.Light.BehindSeconds, picture.Light.Text)
@@ -725,6 +780,7 @@ func muchLoad(h *house, browser context.Context) {
 	slices.Sort(gaps)
 	h.t.Logf("up to %.0f settled a second; the page's timers of 50 ms came after %.0f ms (99 %%) and %.0f ms (most); the light was up to %.1f s behind",
 		most, gaps[len(gaps)*99/100], gaps[len(gaps)-1], behind)
+
 	if typical := gaps[len(gaps)*9/10]; *strict && typical > 200 || typical > 5000 {
 		h.t.Errorf("the page stands still: one of ten timers of 50 ms comes after %.0f ms", typical)
 	}
@@ -760,6 +816,7 @@ func plantedBug(h *house, browser context.Context) {
 	}).Light
 	took := time.Since(planted)
 	t.Logf("a report that contradicts: red after %.1f s: %+v", took.Seconds(), light.Findings)
+
 	if *strict && took > redWithin {
 		t.Errorf("red after %v: it must be within %v", took, redWithin)
 	}

@@ -28,13 +28,16 @@ func TokenOf(file string) (string, error) {
 			err = os.WriteFile(file, text, 0o600)
 		}
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("ROOM_TOKEN_FILE: %w", err)
 	}
+
 	token := strings.TrimSpace(string(text))
 	if len(token) < tokenMin || len(token) > tokenMax || strings.ContainsAny(token, " \n#&") {
 		return "", fmt.Errorf("ROOM_TOKEN_FILE %s must hold one word of %d to %d characters", file, tokenMin, tokenMax)
 	}
+
 	return token, nil
 }
 
@@ -77,6 +80,7 @@ func (r *Room) Handler(token string, hosts []string) http.Handler {
 			return
 		}
 		number, err := r.Do(q.Context(), act)
+
 		var refused refusal
 		switch {
 		case errors.As(err, &refused):
@@ -89,6 +93,7 @@ func (r *Room) Handler(token string, hosts []string) http.Handler {
 			web.WriteJSON(w, http.StatusAccepted, map[string]int{"story": number})
 		}
 	}))
+
 	return d.outside(mux)
 }
 
@@ -112,11 +117,13 @@ func (d door) outside(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+
 		if !d.named(r.Host) {
 			problemOf(http.StatusMisdirectedRequest, "wrong-host", "Wrong host",
 				fmt.Errorf("Host is %.100q: it must be one of %s", r.Host, strings.Join(d.hosts, ", "))).Write(w)
 			return
 		}
+
 		if origin := r.Header.Get("Origin"); origin != "" && !d.named(strings.TrimPrefix(origin, "http://")) {
 			problemOf(http.StatusForbidden, "wrong-origin", "Wrong origin",
 				fmt.Errorf("Origin is %.100q: only the room's own page may ask", origin)).Write(w)
@@ -142,12 +149,15 @@ func (d door) inside(next http.HandlerFunc) http.Handler {
 				errors.New("the header Authorization must be Bearer and the token of the room's URL"))
 			p.Challenge = "Bearer"
 			p.Write(w)
+
 			return
 		}
+
 		if problem := web.Known(w, r, "the owner"); problem != nil {
 			problem.Write(w)
 			return
 		}
+
 		if r.Method == http.MethodPost {
 			r.Body = http.MaxBytesReader(w, r.Body, BodyBytesMax)
 			if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
@@ -166,10 +176,12 @@ func Hosts(address string) []string {
 	if err != nil {
 		return []string{address}
 	}
+
 	hosts := []string{"127.0.0.1:" + port, "localhost:" + port, "[::1]:" + port}
 	if host != "" && host != "0.0.0.0" && host != "::" {
 		hosts = append(hosts, net.JoinHostPort(host, port))
 	}
+
 	return hosts
 }
 
@@ -185,6 +197,7 @@ func (r *Room) serveLife(w http.ResponseWriter, q *http.Request) {
 		problemOf(http.StatusBadRequest, "bad-id", "Neither an EndToEndId nor an RtrId", err).Write(w)
 		return
 	}
+
 	life, err := r.life(q.Context(), id)
 	if err != nil {
 		problemOf(http.StatusServiceUnavailable, "not-known", "Not known now", err).Write(w)

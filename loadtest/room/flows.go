@@ -53,21 +53,25 @@ const idMax = 32
 func readFlows(ctx context.Context, client *kgo.Client, admin *kadm.Client) (*flows, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
+
 	ends, err := stream.Ends(ctx, admin, stream.Payments, stream.Settlements, stream.DeadLetters)
 	if err != nil {
 		return nil, err
 	}
 	client.AddConsumePartitions(ends.KOffsets())
+
 	f := &flows{client: client, reads: ends.KOffsets(), waits: newWaits(), since: time.Now(), pairs: map[pair]*Flow{},
 		ends: map[int32]int64{}}
 	for partition, end := range ends[stream.Payments] {
 		f.ends[partition] = end.Offset
 	}
+
 	return f, nil
 }
 
 func (f *flows) run(ctx context.Context) {
 	report := &pixv1.SettlementReport{}
+
 	for {
 		fetches := f.client.PollFetches(ctx)
 		if ctx.Err() != nil || fetches.IsClientClosed() {
@@ -85,6 +89,7 @@ func (f *flows) run(ctx context.Context) {
 				f.deadLetter(r)
 			default:
 				report.Reset()
+
 				if report.UnmarshalVT(r.Value) == nil { // the light names it otherwise
 					f.report(report, r)
 				}
@@ -96,11 +101,13 @@ func (f *flows) run(ctx context.Context) {
 
 func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 	key := pair{report.GetPayer().GetIspb(), report.GetPayee().GetIspb()}
+
 	flow := f.pairs[key]
 	if flow == nil && len(f.pairs) >= pairsMax {
 		key = pair{others, others}
 		flow = f.pairs[key]
 	}
+
 	if flow == nil {
 		flow = &Flow{Payer: key.payer, Payee: key.payee}
 		f.pairs[key] = flow
@@ -108,16 +115,20 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 	flow.Last = report.EndToEndId[:min(len(report.EndToEndId), idMax)]
 	settled := report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	f.outcome(r.Key, r.Partition, r.Timestamp, settled)
+
 	if settled {
 		flow.Settled++
 		flow.Centavos += int64(min(report.AmountCentavos, 1<<62)) //nolint:gosec // bounded
 		f.settled++
+
 		return
 	}
 	f.rejected++
+
 	if flow.Rejected == nil {
 		flow.Rejected = map[string]int{}
 	}
+
 	reason := report.ReasonCode
 	if _, known := flow.Rejected[reason]; !known && len(flow.Rejected) >= reasonsMax {
 		reason = others
@@ -130,6 +141,7 @@ const bytesShown = 4 << 10
 
 func (f *flows) deadLetter(r *kgo.Record) {
 	f.outcome(r.Key, r.Partition, r.Timestamp, false)
+
 	var letter pixv1.DeadLetter
 	if letter.UnmarshalVT(r.Value) != nil {
 		return
@@ -155,15 +167,18 @@ func (f *flows) take(now time.Time) passed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seconds := max(now.Sub(f.since).Seconds(), 0.001)
+
 	p := passed{flows: []Flow{}, settled: f.settled, settledPerSecond: float64(f.settled) / seconds,
 		rejectedPerSecond: float64(f.rejected) / seconds}
 	for _, flow := range f.pairs {
 		p.flows = append(p.flows, *flow)
 	}
+
 	if took := f.waits.take(now); len(took) > 0 {
 		p.p50, p.p99 = milliseconds(took[(len(took)-1)/2]), milliseconds(took[(len(took)-1)*99/100])
 	}
 	f.since, f.pairs, f.settled, f.rejected, f.moved = now, map[pair]*Flow{}, 0, 0, false
+
 	return p
 }
 
@@ -186,6 +201,7 @@ type backlog struct{ open, untaken *int64 }
 func (f *flows) left(ctx context.Context, admin *kadm.Client) (b backlog) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+
 	committed, err := admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // no engine has ever run
 		return b
@@ -193,10 +209,12 @@ func (f *flows) left(ctx context.Context, admin *kadm.Client) (b backlog) {
 	b = backlog{new(int64), new(int64)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for partition, end := range f.ends {
 		commit, _ := committed.Lookup(stream.Payments, partition)
 		at := max(0, commit.At)
 		hint := stream.ReadHint(at, commit.Metadata)
+
 		open := end - at
 		for _, span := range hint.Spans {
 			open -= span.To - span.From
@@ -204,5 +222,6 @@ func (f *flows) left(ctx context.Context, admin *kadm.Client) (b backlog) {
 		*b.open += max(0, open)
 		*b.untaken += max(0, end-max(at, hint.Taken))
 	}
+
 	return b
 }

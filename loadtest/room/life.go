@@ -38,18 +38,22 @@ func (r *Room) life(ctx context.Context, id pix.EndToEndID) (Life, error) {
 	defer r.living.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lifeTimeout)
 	defer cancel()
+
 	l := Life{EndToEndID: id.String(), Verdict: "unknown", Events: []Event{}}
 	if !isReturn(id) {
 		l.Original = l.EndToEndID
 	}
+
 	if err := r.lifeInLedger(ctx, id, &l); err != nil {
 		return l, err
 	}
+
 	if err := r.lifeInTopics(ctx, id, &l); err != nil { // what the ledger knows is shown in any case
 		l.Events = append(l.Events,
 			Event{At: time.Now().UTC(), Kind: "unread", Text: fmt.Sprintf("not all messages: %v", err)})
 	}
 	slices.SortStableFunc(l.Events, func(a, b Event) int { return a.At.Compare(b.At) })
+
 	return l, nil
 }
 
@@ -63,6 +67,7 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 			return found, err
 		}
 		legs, err := r.config.Ledger.QueryTransfers(ledger.ReturnLegs(pix.ReturnID(id)))
+
 		return append(found, legs...), err
 	})
 	switch {
@@ -71,10 +76,12 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 	case err != nil:
 		return fmt.Errorf("the ledger: %w", err)
 	}
+
 	verdict, content, decided, held := outcomeOf(id, found, l)
 	if held {
 		l.Payer, l.Payee, l.Centavos = string(content.Payer.ISPB), string(content.Payee.ISPB), int64(min(content.AmountCentavos, 1<<62)) //nolint:gosec // bounded
 	}
+
 	switch {
 	case decided && verdict.Settled:
 		l.Verdict = "settled"
@@ -83,9 +90,11 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 	case held:
 		l.Verdict = "under way"
 	}
+
 	for i := range found {
 		t := &found[i]
 		kind, text := "hold", ""
+
 		flags := t.TransferFlags()
 		switch {
 		case flags.PostPendingTransfer:
@@ -97,6 +106,7 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 		case t.Code == ledger.CodeReturn:
 			kind, text = "verdict", cmp.Or(ledger.ReturnVerdictOf(*t).Reason.String(), "settled")
 		}
+
 		if text == "" {
 			text = fmt.Sprintf("leg %d: %s → %s, %s", t.Code%10, ledger.AccountName(t.DebitAccountID),
 				ledger.AccountName(t.CreditAccountID), reais(ledger.Centavos(t.Amount)))
@@ -106,6 +116,7 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 		}
 		l.Events = append(l.Events, Event{At: time.Unix(0, int64(t.Timestamp)).UTC(), Kind: kind, Text: text}) //nolint:gosec // times fit
 	}
+
 	return nil
 }
 
@@ -116,8 +127,10 @@ func outcomeOf(id pix.EndToEndID, found []tb.Transfer,
 		trace := ledger.TraceOf(id, found)
 		verdict, decided = trace.Verdict()
 		content, held = trace.Content()
+
 		return verdict, content, decided, held
 	}
+
 	var verdicts []tb.Transfer
 	if decided = len(found) > 0 && found[0].Code == ledger.CodeReturn; decided {
 		verdicts, verdict = found[:1], ledger.ReturnVerdictOf(found[0])
@@ -126,6 +139,7 @@ func outcomeOf(id pix.EndToEndID, found []tb.Transfer,
 		}
 	}
 	of, held := ledger.HeldReturnOf(verdicts, found)
+
 	return verdict, of.Content, decided, held
 }
 
@@ -135,10 +149,12 @@ func lifeIDs(id pix.EndToEndID) (ids []tb.Uint128) {
 	if isReturn(id) {
 		return []tb.Uint128{ledger.ReturnVerdict(pix.ReturnID(id))}
 	}
+
 	payment := ledger.IDsOf(id)
 	for leg := 1; leg <= 4; leg++ {
 		ids = append(ids, payment.Pending(leg), payment.Resolution(leg))
 	}
+
 	return ids
 }
 
@@ -156,6 +172,7 @@ func (r *Room) lifeInTopics(ctx context.Context, id pix.EndToEndID, l *Life) err
 	topics := slices.Collect(maps.Keys(lifeKinds))
 	starts, noStarts := r.admin.ListOffsetsAfterMilli(ctx, id.Time().Add(-lifeBefore).UnixMilli(), topics...)
 	ends, noEnds := r.admin.ListEndOffsets(ctx, topics...)
+
 	first, noFirst := r.admin.ListStartOffsets(ctx, topics...)
 	if err := cmp.Or(noStarts, noEnds, noFirst); err != nil {
 		return err
@@ -166,9 +183,11 @@ func (r *Room) lifeInTopics(ctx context.Context, id pix.EndToEndID, l *Life) err
 		if !ok || start.Offset < 0 || start.Offset >= end.Offset {
 			return
 		}
+
 		if begin, ok := first.Lookup(end.Topic, end.Partition); ok && begin.Offset > 0 && start.Offset <= begin.Offset {
 			gone[end.Topic] = true // there were older ones
 		}
+
 		if end.Topic != stream.AuthorizationResponses && l.Original != "" { // these are where the asking engine reads
 			keyed := &kgo.Record{Key: []byte(l.Original)}
 			if int(end.Partition) != kgo.StickyKeyPartitioner(nil).ForTopic(end.Topic).Partition(keyed,
@@ -176,15 +195,18 @@ func (r *Room) lifeInTopics(ctx context.Context, id pix.EndToEndID, l *Life) err
 				return
 			}
 		}
+
 		if offsets[end.Topic] == nil {
 			offsets[end.Topic] = map[int32]kgo.Offset{}
 		}
 		left[place{end.Topic, end.Partition}], offsets[end.Topic][end.Partition] = end.Offset,
 			kgo.NewOffset().At(start.Offset)
 	})
+
 	if err := r.scan(ctx, id, left, offsets, l); err != nil {
 		return err
 	}
+
 	for topic := range gone {
 		if l.Verdict != "unknown" && !slices.ContainsFunc(l.Events, func(e Event) bool { return e.Topic == topic }) {
 			l.Events = append(l.Events,
@@ -192,6 +214,7 @@ func (r *Room) lifeInTopics(ctx context.Context, id pix.EndToEndID, l *Life) err
 					Gone: "gone by retention"})
 		}
 	}
+
 	return nil
 }
 
@@ -210,26 +233,32 @@ func (r *Room) scan(ctx context.Context, id pix.EndToEndID, left map[place]int64
 	}
 	defer reader.Close()
 	later := map[place]int{}
+
 	for read := 0; len(left) > 0; {
 		if read > lifeScanMax {
 			return fmt.Errorf("there are more than %d", lifeScanMax)
 		}
+
 		fetches := reader.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		fetches.EachRecord(func(record *kgo.Record) {
 			read++
+
 			in := place{record.Topic, record.Partition}
 			if later[in]++; !record.Timestamp.After(id.Time().Add(lifeAfter)) {
 				later[in] = 0
 			}
+
 			if record.Offset+1 >= left[in] || later[in] >= lifeLaterMax {
 				delete(left, in)
 			}
+
 			if e, ok := eventOf(record, l); ok && len(l.Events) < lifeEventsMax {
 				e.At, e.Topic, e.Partition, e.Offset = record.Timestamp.UTC(), record.Topic, &record.Partition,
 					&record.Offset
+
 				l.Events = append(l.Events, e)
 				if e.Kind == "dead letter" && l.Verdict == "unknown" {
 					l.Verdict = "dead letter"
@@ -237,6 +266,7 @@ func (r *Room) scan(ctx context.Context, id pix.EndToEndID, left map[place]int64
 			}
 		})
 	}
+
 	return nil
 }
 
@@ -244,11 +274,13 @@ func (r *Room) scan(ctx context.Context, id pix.EndToEndID, left map[place]int64
 // is about its original, too: it has the original's key.
 func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
 	payment := l.Original == l.EndToEndID
+
 	text := l.EndToEndID
 	if record.Topic != stream.DeadLetters && record.Topic != stream.AuthorizationResponses && payment &&
 		string(record.Key) != text {
 		return e, false
 	}
+
 	e.Kind = lifeKinds[record.Topic]
 	switch record.Topic {
 	case stream.Payments:
@@ -256,9 +288,11 @@ func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
 		if order.UnmarshalVT(record.Value) != nil {
 			return Event{Kind: "order", Text: "cannot be decoded"}, payment
 		}
+
 		if !payment && order.ReturnOrder.GetReturnId() != text {
 			return e, false
 		}
+
 		if back := order.ReturnOrder; back != nil {
 			return Event{Kind: "return",
 				Text: fmt.Sprintf("%s asks %s back: %s", back.ReturnId, amount(back.AmountCentavos),
@@ -276,6 +310,7 @@ func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
 		if said.UnmarshalVT(record.Value) != nil || said.EndToEndId != text {
 			return e, false
 		}
+
 		e.Text = fmt.Sprintf("bank %s accepts", said.Ispb)
 		if said.Status != pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP {
 			e.Text = fmt.Sprintf("bank %s rejects: %s", said.Ispb, said.ReasonCode)
@@ -285,12 +320,14 @@ func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
 		if report.UnmarshalVT(record.Value) != nil || !payment && report.EndToEndId != text {
 			return e, false
 		}
+
 		e.Text = fmt.Sprintf("%s settled, %s", report.EndToEndId, amount(report.AmountCentavos))
 		if report.Status != pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
 			e.Text = fmt.Sprintf("%s rejected: %s", report.EndToEndId, report.ReasonCode)
 		}
 	case stream.DeadLetters:
 		var letter pixv1.DeadLetter
+
 		var order pixv1.PaymentOrder
 		if letter.UnmarshalVT(record.Value) != nil || order.UnmarshalVT(letter.Payload) != nil ||
 			!payment && order.ReturnOrder.GetReturnId() != text || payment &&
@@ -300,6 +337,7 @@ func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
 		e.Text = fmt.Sprintf("%s, offset %d of partition %d of %s: %s", letter.ReasonCode, letter.Offset,
 			letter.Partition, letter.Topic, letter.Reason)
 	}
+
 	return e, true
 }
 

@@ -62,6 +62,7 @@ func (m *machine) look(ctx context.Context) []process {
 	if m.stack == nil {
 		return nil
 	}
+
 	all, err := m.stack.Status(ctx)
 	if err != nil && !errors.Is(err, stack.ErrNotRunning) {
 		return m.last()
@@ -72,19 +73,23 @@ func (m *machine) look(ctx context.Context) []process {
 	now := time.Now()
 	cpu := map[string]usage{}
 	m.processes = nil
+
 	for _, status := range all {
 		p := process{Process{
 			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem,
 			MemoryBytes: status.MemoryBytes,
 			Cut:         status.Cut,
 		}, cmp.Or(status.Instance, status.Name), status.Telemetry, status.Cuttable}
+
 		cpu[status.Run] = usage{now, status.CPU}
 		if before, known := m.cpu[status.Run]; known && now.After(before.at) {
 			p.CPU = (status.CPU - before.cpu).Seconds() / now.Sub(before.at).Seconds()
 		}
+
 		if status.State == stack.Ready {
 			p.Partitions = m.partitions[p.instance]
 		}
+
 		if at, waits := m.restarts[status.Name]; waits {
 			if status.State != stack.Dead {
 				delete(m.restarts, status.Name)
@@ -96,6 +101,7 @@ func (m *machine) look(ctx context.Context) []process {
 		m.processes = append(m.processes, p)
 	}
 	m.cpu = cpu
+
 	return slices.Clone(m.processes)
 }
 
@@ -113,6 +119,7 @@ func (m *machine) lookAtGroup(ctx context.Context) {
 	m.lookedAt = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+
 	partitions, err := load.PartitionsOfEngines(ctx, m.admin)
 	if err != nil {
 		return // what is known is shown, until the broker answers
@@ -145,6 +152,7 @@ func (m *machine) leaveDead(name string) bool {
 	defer m.mu.Unlock()
 	_, waits := m.restarts[name]
 	delete(m.restarts, name)
+
 	return waits
 }
 
@@ -152,32 +160,38 @@ func (m *machine) leaveDead(name string) bool {
 func (m *machine) due(now time.Time) (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	for name, at := range m.restarts {
 		if !now.Before(at) {
 			names = append(names, name)
 			delete(m.restarts, name)
 		}
 	}
+
 	return names
 }
 
 // find returns a process of the last look.
 func (m *machine) find(name string) (p process, known bool) {
 	all := m.last()
+
 	i := slices.IndexFunc(all, func(p process) bool { return p.Name == name })
 	if i < 0 {
 		return p, false
 	}
+
 	return all[i], true
 }
 
 // shown adds the acts that are possible now.
 func (m *machine) shown(p process, mayAct bool) Process {
 	shown := p.Process
+
 	shown.Acts = []string{}
 	if !mayAct || p.Name == stack.Room || p.Name == stack.Bootstrap {
 		return shown
 	}
+
 	switch stack.State(p.State) {
 	case stack.Ready, stack.Starting, stack.NotReady:
 		shown.Acts = append(shown.Acts, actKill, actFreeze)
@@ -189,13 +203,16 @@ func (m *machine) shown(p process, mayAct bool) Process {
 			shown.Acts = append(shown.Acts, actLeaveDead)
 		}
 	}
+
 	if p.cuttable {
 		if len(p.Cut) < 2 {
 			shown.Acts = append(shown.Acts, actCut)
 		}
+
 		if len(p.Cut) > 0 {
 			shown.Acts = append(shown.Acts, actMend)
 		}
 	}
+
 	return shown
 }

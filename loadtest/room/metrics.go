@@ -43,6 +43,7 @@ func (m *metrics) read(ctx context.Context, addresses []string) (now measured) {
 	var asked sync.WaitGroup
 	var mu sync.Mutex
 	read := map[string]reading{}
+
 	for _, address := range addresses {
 		asked.Go(func() {
 			families, err := meter.Families(ctx, "http://"+address)
@@ -56,24 +57,29 @@ func (m *metrics) read(ctx context.Context, addresses []string) (now measured) {
 	}
 	asked.Wait()
 	var atBanks, heldCentavos int64
+
 	for address, r := range read {
 		before, known := m.before[address]
 		if r.redelivered < before.redelivered { // a new life
 			before = reading{}
 		}
+
 		if known {
 			now.redelivered += int64(r.redelivered - before.redelivered)
 		}
+
 		if r.engine {
 			atBanks += int64(r.atBanks)
 			now.atBanks = &atBanks
 		}
+
 		if r.producer {
 			heldCentavos = int64(r.heldCentavos) // each producer reads the same ledger
 			now.heldCentavos = &heldCentavos
 		}
 	}
 	maps.Copy(m.before, read)
+
 	return now
 }
 
@@ -82,8 +88,10 @@ func readingOf(families map[string]*dto.MetricFamily) reading {
 		for _, metric := range families[family].GetMetric() {
 			all += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 		}
+
 		return all
 	}
+
 	return reading{
 		redelivered: sum("pix_payments_redelivered_total"), atBanks: sum("pix_payments_waiting_for_psp"),
 		heldCentavos: sum("pix_reserve_held_centavos"), engine: families["pix_payments_in_flight"] != nil,

@@ -85,6 +85,7 @@ func Open(ctx context.Context, config Config) (*Room, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r := &Room{config: config, since: time.Now().UTC(), movedAt: time.Now(), kafka: client,
 		admin: kadm.NewClient(client)}
 	if r.flows, err = readFlows(ctx, client, r.admin); err != nil {
@@ -93,6 +94,7 @@ func Open(ctx context.Context, config Config) (*Room, error) {
 	}
 	r.metrics, r.machine, r.story = newMetrics(), newMachine(config.Stack, r.admin), &story{}
 	r.banks, r.sender = newBanks(&config), &sender{config: config.Load, log: config.Log}
+
 	return r, nil
 }
 
@@ -109,10 +111,12 @@ func (r *Room) Run(ctx context.Context) error {
 	defer func() { _ = r.sender.set(0) }() // nobody waits for the last outcomes
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+
 	for {
 		if !r.rests(time.Now()) {
 			r.look(ctx)
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -126,6 +130,7 @@ func (r *Room) Run(ctx context.Context) error {
 func (r *Room) rests(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.picture.State == stateIdle && now.Sub(r.picture.At) < restMax-lookEvery/2 &&
 		now.Sub(r.askedAt) > watchedFor && !r.flows.move()
 }
@@ -135,6 +140,7 @@ func (r *Room) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	processes := r.machine.look(ctx)
+
 	telemetry := r.config.Telemetry
 	if r.config.Stack != nil {
 		telemetry = nil
@@ -151,6 +157,7 @@ func (r *Room) look(ctx context.Context) {
 	asking.Wait()
 	passed := r.flows.take(time.Now())
 	r.banks.look(ctx, passed.flows)
+
 	for _, name := range r.machine.due(time.Now()) { // what a button killed comes back
 		r.startAgain(name)
 	}
@@ -161,6 +168,7 @@ func (r *Room) look(ctx context.Context) {
 		HeldCentavos: measured.heldCentavos, Open: left.open, Untaken: left.untaken, AtBanks: measured.atBanks,
 	}
 	r.story.observe(now, r.flows.waits, measured.redelivered)
+
 	light := r.config.Light()
 	if light.Colour == live.Red && !r.red {
 		r.red = true
@@ -173,10 +181,12 @@ func (r *Room) look(ctx context.Context) {
 	r.history = append(r.history, Sample{At: now, RejectedPerSecond: &passed.rejectedPerSecond, Figures: figures})
 	r.history = r.history[max(0, len(r.history)-historyMax):]
 	r.marks = slices.DeleteFunc(r.marks, func(m Mark) bool { return m.At.Before(r.history[0].At) })
+
 	shown, cuts := make([]Process, len(processes)), false
 	for i, p := range processes {
 		shown[i], cuts = r.machine.shown(p, r.config.ReadOnly == ""), cuts || p.cuttable
 	}
+
 	r.picture = Picture{
 		At: now, Since: r.since, ReadOnly: r.config.ReadOnly, Banks: r.banks.all(), Flows: passed.flows,
 		Figures: figures,
@@ -197,10 +207,12 @@ func (r *Room) Picture(withHistory bool) Picture {
 	defer r.mu.Unlock()
 	r.askedAt = time.Now()
 	p := r.picture
+
 	p.Story = r.story.lines()
 	if withHistory {
 		p.History, p.Marks = slices.Clone(r.history), slices.Clone(r.marks)
 	}
+
 	return p
 }
 
@@ -229,6 +241,7 @@ func stateOf(now Figures, flows bool, still time.Duration) string {
 	case still >= stoppedAfter:
 		return stateStopped
 	}
+
 	return stateIdle
 }
 
@@ -237,11 +250,13 @@ func headline(p *Picture, still time.Duration) string {
 	if p.Light.Colour == live.Red {
 		return fmt.Sprintf("The money is not right; findings: %d", len(p.Light.Findings))
 	}
+
 	rate := fmt.Sprintf("%s payments a second among %d banks", pix.Thousands(int64(*p.Figures.SettledPerSecond+0.5)),
 		len(p.Banks))
 	if p.State == stateIdle {
 		rate = fmt.Sprintf("No payment now among %d banks", len(p.Banks))
 	}
+
 	switch {
 	case p.State == stateStopped && p.Figures.Open == nil:
 		return fmt.Sprintf("Nothing has moved for %.0f s, and the broker does not say what waits", still.Seconds())
@@ -254,6 +269,7 @@ func headline(p *Picture, still time.Duration) string {
 	case p.Light.Since.IsZero():
 		return rate + "; nothing is checked yet"
 	}
+
 	return rate + fmt.Sprintf("; %s checked since %s UTC, none lost, none twice", pix.Thousands(p.Light.Checked),
 		p.Light.Since.UTC().Format("15:04"))
 }
@@ -265,5 +281,6 @@ func waiting(n int64) string {
 	if n == 1 {
 		return "1 payment waits"
 	}
+
 	return pix.Thousands(n) + " payments wait"
 }

@@ -34,6 +34,7 @@ func open(t *testing.T, change func(*Config)) (*Room, *kgo.Client) {
 		kfake.SeedTopics(4, stream.Payments, stream.Settlements, stream.DeadLetters))
 	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
+
 	config := Config{
 		Stream: stream.Config{Brokers: cluster.ListenAddrs()}, Light: func() live.Light {
 			return live.Light{Colour: live.Green, Findings: []live.Finding{}}
@@ -51,6 +52,7 @@ func open(t *testing.T, change func(*Config)) (*Room, *kgo.Client) {
 	writer, err := config.Stream.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	kit.Must(t, err)
 	t.Cleanup(func() { end(); <-ended; r.Close(); writer.Close() })
+
 	return r, writer
 }
 
@@ -70,6 +72,7 @@ func report(payer, payee string, centavos uint64, reason string) *pixv1.Settleme
 	if reason != "" {
 		r.Status, r.ReasonCode = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, reason
 	}
+
 	return r
 }
 
@@ -94,12 +97,15 @@ func TestFlows(t *testing.T) {
 					rejected+flow.Rejected["AC06"]
 			}
 		}
+
 		return settled == 30 && rejected == 1 && centavos == 3000 && len(r.flows.deadLetters()) == 1
 	})
+
 	if letter := r.flows.deadLetters()[0]; letter.Code != "FF01" || letter.Offset != 7 ||
 		string(letter.Bytes) != "\x00\xff<b>" {
 		t.Errorf("the dead letter is %+v", letter)
 	}
+
 	if banks := r.Picture(true).Banks; len(banks) != 2 || banks[0].ISPB != "10000001" {
 		t.Errorf("the banks are %v", banks)
 	}
@@ -108,28 +114,34 @@ func TestFlows(t *testing.T) {
 // Whoever may write orders names banks and reasons, and chooses keys and times, as it likes. The room stays small.
 func TestTheRoomStaysSmall(t *testing.T) {
 	w, now := newWaits(), time.Now()
+
 	f := &flows{pairs: map[pair]*Flow{}, waits: w}
 	for i := range 3 * pairsMax {
 		f.report(report(fmt.Sprint(i), "x", 1, fmt.Sprint(i)), &kgo.Record{})
 		f.report(report("a", "b", 1, fmt.Sprint(i)), &kgo.Record{})
 	}
+
 	for i := range 3 * lettersMax {
 		value, err := (&pixv1.DeadLetter{Offset: int64(i), Payload: make([]byte, 64<<10)}).MarshalVT()
 		kit.Must(t, err)
 		f.deadLetter(&kgo.Record{Value: value})
 	}
+
 	passed, rejected := f.take(now), 0
 	for _, flow := range passed.flows {
 		if len(flow.Rejected) > reasonsMax+1 {
 			t.Errorf("%d reasons of one pair", len(flow.Rejected))
 		}
+
 		for _, n := range flow.Rejected {
 			rejected += n
 		}
 	}
+
 	if rejected != 6*pairsMax || len(passed.flows) > pairsMax+1 {
 		t.Errorf("%d rejections are counted among %d pairs, want %d", rejected, len(passed.flows), 6*pairsMax)
 	}
+
 	if letters := f.deadLetters(); len(letters) != lettersMax || letters[0].Offset != 2*lettersMax ||
 		len(letters[0].Bytes) != bytesShown {
 		t.Errorf("%d letters, the first at %d with %d bytes", len(letters), letters[0].Offset, len(letters[0].Bytes))
@@ -139,12 +151,15 @@ func TestTheRoomStaysSmall(t *testing.T) {
 		w.order(fmt.Appendf(nil, "%032d", i), 0, time.Unix(0, 0), now)
 		w.outcome(fmt.Appendf(nil, "%032x", -1-i), 0, now, false)
 	}
+
 	if len(w.open) != waitsMax || len(w.early) != earlyMax || len(w.lines[0]) > waitsMax {
 		t.Errorf("%d orders, %d outcomes", len(w.open), len(w.early))
 	}
+
 	if oldest := w.oldest(0, now); !oldest.Equal(now) {
 		t.Errorf("an order of 1970 came at %v: it came now", oldest)
 	}
+
 	if oldest := w.oldest(0, now.Add(waitMax+1)); !oldest.IsZero() || len(w.open) != 0 {
 		t.Errorf("after %v %d orders wait, the oldest since %v", waitMax, len(w.open), oldest)
 	}
@@ -165,6 +180,7 @@ func TestWhatAFaultDidIsMeasured(t *testing.T) {
 	expect := func(now, standstill, slowest float64, over bool) {
 		t.Helper()
 		s.observe(at(now), w, 2)
+
 		line := s.lines()[0]
 		if line.StandstillSeconds == nil || *line.StandstillSeconds != standstill || over != line.Settled ||
 			line.SlowestSeconds == nil != (slowest == 0) || slowest > 0 && *line.SlowestSeconds != slowest {
@@ -197,6 +213,7 @@ func TestWhatAFaultDidIsMeasured(t *testing.T) {
 	settle("late", 4, 200)
 	expect(200, 87.5, 88, true)
 	w.take(at(300))
+
 	if len(w.open) != 0 || len(w.watches) != 0 || len(w.early) != 0 {
 		t.Errorf("%d orders, %d watches and %d early outcomes stay", len(w.open), len(w.watches), len(w.early))
 	}
@@ -205,6 +222,7 @@ func TestWhatAFaultDidIsMeasured(t *testing.T) {
 // An outage is not idle, and what waits for banks is no outage.
 func TestHeadline(t *testing.T) {
 	n := func(n int64) *int64 { return &n }
+
 	rate, checked := 189.0, live.Light{Colour: live.Green, Checked: 504,
 		Since: time.Date(2026, 11, 25, 9, 7, 0, 0, time.UTC)}
 	for _, c := range []struct {
@@ -228,6 +246,7 @@ func TestHeadline(t *testing.T) {
 	} {
 		p := &Picture{Banks: make([]Bank, 5), Light: checked,
 			Figures: Figures{SettledPerSecond: &rate, Open: c.open, Untaken: c.untaken, AtBanks: c.atBanks}}
+
 		p.State = stateOf(p.Figures, c.flows, c.still)
 		if says := headline(p, c.still); p.State != c.state || !strings.HasPrefix(says, c.says) ||
 			c.state == stateStopped && strings.Contains(says, "per second") {
@@ -257,6 +276,7 @@ func TestStandstillOfAKill(t *testing.T) {
 	s := &slowly{killing: make(chan struct{}), dead: make(chan struct{})}
 	r, writer := open(t, func(c *Config) { c.Stack = s })
 	kit.Eventually(t, "the process is seen", func() bool { _, known := r.machine.find("engine-0"); return known })
+
 	put := func(topic, id string, message interface{ MarshalVT() ([]byte, error) }, at time.Time) {
 		value, err := message.MarshalVT()
 		if err == nil {
@@ -299,6 +319,7 @@ func TestStandstillOfAKill(t *testing.T) {
 		return line.StandstillSeconds != nil && *line.StandstillSeconds >= 60 && line.SlowestSeconds != nil &&
 			*line.SlowestSeconds > 60
 	})
+
 	if line.At.Before(asked) || line.At.After(dying) {
 		t.Errorf("the line is of %v, but the kill was from %v to %v", line.At, asked, dying)
 	}
@@ -314,16 +335,20 @@ func TestMetricsOfAServiceThatStartsAgain(t *testing.T) {
 	}))
 	defer server.Close()
 	m, at := newMetrics(), []string{strings.TrimPrefix(server.URL, "http://")}
+
 	read := func(n int) measured { redelivered = n; return m.read(t.Context(), at) }
 	if first := read(100); first.redelivered != 0 || first.atBanks == nil || *first.atBanks != 4 {
 		t.Errorf("the first look counts what was before: %+v", first)
 	}
+
 	if now := read(103); now.redelivered != 3 {
 		t.Errorf("the second: %+v", now)
 	}
+
 	if now := read(2); now.redelivered != 2 {
 		t.Errorf("after a restart: %+v", now)
 	}
+
 	if now := m.read(t.Context(), []string{"127.0.0.1:1"}); now.atBanks != nil {
 		t.Errorf("of a service that is away: %+v", now)
 	}
@@ -335,6 +360,7 @@ func TestDoor(t *testing.T) {
 	const token, host = "a-token-of-many-letters", "127.0.0.1:8090"
 	handler := r.Handler(token, Hosts(host))
 	kit.Eventually(t, "a picture", func() bool { return !r.Picture(false).At.IsZero() })
+
 	const act = "POST /api/acts "
 	for _, c := range []struct {
 		request string // method, path, body
@@ -370,19 +396,23 @@ func TestDoor(t *testing.T) {
 	} {
 		request := append(strings.SplitN(c.request, " ", 3), "")
 		q := httptest.NewRequest(request[0], "http://"+host+request[1], strings.NewReader(request[2]))
+
 		name, value, _ := strings.Cut(c.header, ":")
 		for _, header := range [][2]string{{"Authorization", "Bearer " + token}, {"Content-Type", "application/json"},
 			{"Origin", "http://" + host}, {name, strings.TrimSpace(value)}} {
 			q.Header.Set(header[0], header[1])
 		}
+
 		if name == "Host" {
 			q.Host = strings.TrimSpace(value)
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, q)
+
 		if w.Code != c.status || !strings.Contains(strings.ToLower(w.Body.String()), c.says) {
 			t.Errorf("%.80s, %s: %d %.300s", c.request, c.header, w.Code, w.Body)
 		}
+
 		if h := w.Header(); !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'self'") ||
 			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%.80s: the headers are %v", c.request, h)
@@ -392,18 +422,23 @@ func TestDoor(t *testing.T) {
 
 func TestToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "token")
+
 	made, err := TokenOf(file)
 	if err != nil || len(made) < tokenMin {
 		t.Fatalf("%q, %v", made, err)
 	}
+
 	if again, err := TokenOf(file); err != nil || again != made {
 		t.Errorf("read again: %q, %v", again, err)
 	}
+
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
+
 	for _, bad := range []string{"", "short", strings.Repeat("x", tokenMax+1), "two words that are long enough"} {
 		kit.Must(t, os.WriteFile(file, []byte(bad), 0o600))
+
 		if token, err := TokenOf(file); err == nil || !strings.Contains(err.Error(), "ROOM_TOKEN_FILE") {
 			t.Errorf("a file with %q: %q, %v", bad, token, err)
 		}
@@ -418,6 +453,7 @@ func TestAForeignTimestampHidesNoMessage(t *testing.T) {
 		&kgo.Record{Key: []byte(id.String())}, 4))
 	write := func(order *pixv1.PaymentOrder, at time.Time) {
 		t.Helper()
+
 		value, err := order.MarshalVT()
 		if err == nil {
 			err = writer.ProduceSync(t.Context(),
@@ -427,6 +463,7 @@ func TestAForeignTimestampHidesNoMessage(t *testing.T) {
 		kit.Must(t, err)
 	}
 	write(&pixv1.PaymentOrder{EndToEndId: "of a stranger"}, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
+
 	for range 4 { // more than one fetch returns
 		noise := make([]byte, 450_000)
 		_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // it never fails
@@ -436,6 +473,7 @@ func TestAForeignTimestampHidesNoMessage(t *testing.T) {
 	write(&pixv1.PaymentOrder{EndToEndId: id.String(), AmountCentavos: 77}, time.Now())
 	l := Life{EndToEndID: id.String(), Original: id.String()}
 	kit.Must(t, r.lifeInTopics(t.Context(), id, &l))
+
 	if len(l.Events) != 1 || !strings.Contains(fmt.Sprint(l.Events), "0.77") {
 		t.Errorf("%+v", l.Events)
 	}

@@ -40,18 +40,22 @@ func (s *sender) set(ratePerSecond float64) error {
 	if s.config.Mix == (mix.Mix{}) {
 		return errNoLoad
 	}
+
 	if ratePerSecond < 0 || ratePerSecond > 0 && ratePerSecond < 1 || ratePerSecond > rateMax {
 		return refusal{"ratePerSecond", fmt.Sprint(ratePerSecond), fmt.Sprintf("0, or from 1 to %d", rateMax)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if ratePerSecond > 0 && s.loads.Load() >= loadsMax {
 		return fmt.Errorf("%d earlier loads wait for their last outcomes: try again in a minute", loadsMax)
 	}
+
 	if s.halt != nil {
 		close(s.halt)
 		s.halt = nil
 	}
+
 	s.rate = ratePerSecond
 	if ratePerSecond == 0 {
 		return nil
@@ -59,12 +63,14 @@ func (s *sender) set(ratePerSecond float64) error {
 	s.halt = make(chan struct{})
 	s.loads.Add(1)
 	go s.send(ratePerSecond, s.halt)
+
 	return nil
 }
 
 // send sends until halt is closed, a load after the other, because each plans its payments before.
 func (s *sender) send(ratePerSecond float64, halt chan struct{}) {
 	defer s.loads.Add(-1)
+
 	for {
 		config := s.config
 		config.Rate, config.Payments, config.Stop = ratePerSecond,
@@ -83,11 +89,13 @@ func (s *sender) send(ratePerSecond float64, halt chan struct{}) {
 			last = now
 		}
 		_, err := load.Run(context.Background(), config) // its payments end in any case, so it waits for them
+
 		select {
 		case <-halt:
 			return
 		default:
 		}
+
 		if err != nil {
 			s.mu.Lock()
 			if s.halt == halt { // otherwise another load has begun
@@ -95,6 +103,7 @@ func (s *sender) send(ratePerSecond float64, halt chan struct{}) {
 			}
 			s.mu.Unlock()
 			s.log("the room's load ended: %v", err)
+
 			return
 		}
 	}
@@ -106,5 +115,6 @@ func (s *sender) now() Load {
 	defer s.mu.Unlock()
 	now := s.sent
 	now.Running, now.RatePerSecond = s.halt != nil, s.rate
+
 	return now
 }

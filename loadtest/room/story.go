@@ -25,6 +25,7 @@ func (s *story) tell(w *watch, format string, arguments ...any) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
+
 	at := time.Now()
 	if w != nil {
 		at = w.began
@@ -32,6 +33,7 @@ func (s *story) tell(w *watch, format string, arguments ...any) int {
 	s.all = append(s.all, told{
 		Line{Number: s.number, At: at.UTC(), Text: fmt.Sprintf(format, arguments...), Settled: w == nil}, w})
 	s.all = s.all[max(0, len(s.all)-storyMax):]
+
 	return s.number
 }
 
@@ -39,20 +41,24 @@ func (s *story) tell(w *watch, format string, arguments ...any) int {
 func (s *story) observe(now time.Time, waits *waits, redelivered int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for i := range s.all {
 		line := &s.all[i]
 		if line.Settled {
 			continue
 		}
+
 		sum := redelivered
 		if line.Redelivered != nil {
 			sum += *line.Redelivered
 		}
 		line.Redelivered = &sum // a new one: a picture has the older
+
 		standstill, slowest, over := waits.told(line.watch, now)
 		if standstill > 0 {
 			line.StandstillSeconds = secondsOf(standstill)
 		}
+
 		if slowest > 0 {
 			line.SlowestSeconds = secondsOf(slowest)
 		}
@@ -69,9 +75,11 @@ func secondsOf(d time.Duration) *float64 {
 func (s *story) lines() []Line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	lines := make([]Line, len(s.all))
 	for i := range s.all {
 		lines[i] = s.all[i].Line
 	}
+
 	return lines
 }

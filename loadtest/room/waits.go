@@ -47,19 +47,23 @@ func (w *waits) order(key []byte, partition int32, at, now time.Time) {
 	if len(key) != idMax {
 		return // it becomes a dead letter
 	}
+
 	k := waitKey(key)
 	if w.early[k] {
 		delete(w.early, k)
 		return
 	}
+
 	if w.open[k] != nil || len(w.open) >= waitsMax {
 		return
 	}
+
 	if age := now.Sub(at); age < 0 || age > strayMost {
 		at = now
 	}
 	one := &wait{key: k, at: at}
 	w.open[k] = one
+
 	line := append(w.lines[partition], one)
 	if len(line) > 2*len(w.open)+100 { // behind an old one, many have ended
 		line = slices.DeleteFunc(line, func(one *wait) bool { return one.ended })
@@ -72,25 +76,30 @@ func (w *waits) outcome(key []byte, partition int32, at time.Time, settled bool)
 	if len(key) != idMax {
 		return
 	}
+
 	if settled {
 		oldest := w.oldest(partition, at)
 		for _, watch := range w.watches {
 			watch.settled(partition, at, oldest)
 		}
 	}
+
 	one := w.open[waitKey(key)]
 	if one == nil {
 		if len(w.early) < earlyMax {
 			w.early[waitKey(key)] = true
 		}
+
 		return
 	}
 	one.ended = true
 	delete(w.open, one.key)
+
 	took := max(0, at.Sub(one.at))
 	if len(w.took) < tookMax {
 		w.took = append(w.took, took)
 	}
+
 	for _, watch := range w.watches {
 		if watch.of(partition) && !at.Before(watch.began) && watch.within(one.at) {
 			watch.slowest = max(watch.slowest, took)
@@ -107,10 +116,12 @@ func (w *waits) oldest(partition int32, now time.Time) time.Time {
 		}
 		line = line[1:]
 	}
+
 	w.lines[partition] = line
 	if len(line) == 0 {
 		return time.Time{}
 	}
+
 	return line[0].at
 }
 
@@ -124,6 +135,7 @@ func (w *waits) take(now time.Time) []time.Duration {
 	took := w.took
 	w.took = nil
 	slices.Sort(took)
+
 	return took
 }
 
@@ -152,6 +164,7 @@ func (w *waits) broke(what string, began time.Time, partitions []int32) *watch {
 	one := &watch{what: what, began: began, partitions: partitions, last: map[int32]time.Time{}}
 	w.watches = append(w.watches, one)
 	w.watches = w.watches[max(0, len(w.watches)-storyMax):] // each is of a line of the story
+
 	return one
 }
 
@@ -159,6 +172,7 @@ func (w *waits) broke(what string, began time.Time, partitions []int32) *watch {
 func (w *waits) mended(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for _, watch := range w.watches {
 		if watch.what == what && watch.ended.IsZero() {
 			watch.ended = time.Now()
@@ -184,6 +198,7 @@ func (w *watch) stood(partition int32, oldest time.Time) time.Time {
 			since = at
 		}
 	}
+
 	return since
 }
 
@@ -191,6 +206,7 @@ func (w *watch) settled(partition int32, at, oldest time.Time) {
 	if !w.of(partition) || at.Before(w.began) {
 		return
 	}
+
 	if since := w.stood(partition, oldest); w.within(since) {
 		w.standstill = max(w.standstill, at.Sub(since))
 	}
@@ -201,6 +217,7 @@ func (w *watch) settled(partition int32, at, oldest time.Time) {
 func (w *waits) told(one *watch, now time.Time) (standstill, slowest time.Duration, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	standstill, over = one.standstill, !one.ended.IsZero() && now.Sub(one.ended) > 2*aftermath
 	for partition := range w.lines {
 		oldest := w.oldest(partition, now)
@@ -208,10 +225,12 @@ func (w *waits) told(one *watch, now time.Time) (standstill, slowest time.Durati
 			continue
 		}
 		over = false
+
 		if since := one.stood(partition, oldest); one.within(since) {
 			standstill = max(standstill, now.Sub(since))
 		}
 	}
 	one.over = over || now.Sub(one.began) > watchMax
+
 	return standstill, one.slowest, one.over
 }

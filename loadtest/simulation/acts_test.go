@@ -20,6 +20,7 @@ func actFaults() (faults []fault) {
 			}
 		}})
 	}
+
 	return faults
 }
 
@@ -30,6 +31,7 @@ func (w *world) operator(random *rand.Rand, hold time.Duration) *load.Operator {
 // act acts as the central bank, and returns when everybody knows.
 func (s *scenario) act(act ledger.Act) {
 	s.t.Helper()
+
 	act.ByCentralBank = true
 	if err := s.operator(s.random, 0).Do(act); err != nil {
 		s.t.Error(err)
@@ -40,10 +42,12 @@ func (s *scenario) act(act ledger.Act) {
 // play plays an intervention of a kind while all runs, for some time.
 func (s *scenario) play(kind string, hold time.Duration) {
 	s.t.Helper()
+
 	at := slices.IndexFunc(load.Interventions, func(k load.Intervention) bool { return k.Name == kind })
 	if at < 0 {
 		s.t.Fatalf("there is no intervention %q", kind)
 	}
+
 	if err := load.Interventions[at].Play(context.WithoutCancel(s.ends), s.operator(s.random, hold)); err != nil {
 		s.t.Errorf("%s: %v", kind, err)
 	}
@@ -52,6 +56,7 @@ func (s *scenario) play(kind string, hold time.Duration) {
 // late notes that from now until its result is called, what engines have sent to the ledger may be late.
 func (w *world) late() (over func()) {
 	began := time.Now()
+
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

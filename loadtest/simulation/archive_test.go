@@ -25,6 +25,7 @@ func (w *world) startArchivers(random *rand.Rand) {
 	w.archiverConfig.Folder = w.t.TempDir()
 	w.archiverConfig.RowsMax = 10 + random.IntN(200)
 	w.archiverConfig.EventsMax = 100 + random.IntN(1000)
+
 	w.archiverConfig.Interval = between(random, time.Second, 20*time.Second)
 	for i := range 1 + random.IntN(2) {
 		address := fmt.Sprintf("127.0.0.1:%d", 9290+i)
@@ -32,6 +33,7 @@ func (w *world) startArchivers(random *rand.Rand) {
 			config := &keep.Config{}
 			*config = *w.archiverConfig
 			config.Telemetry.Address = address
+
 			return keep.Run(ctx, config, on, l.ledger)
 		})
 	}
@@ -49,9 +51,11 @@ func archiverFaults() []fault {
 			[]string{"die", "die and come back at once", "restart", "ledger-rolled-back", "ledger-lost",
 				"ledger-of-another"}, f.kind)
 	})
+
 	return append(faults, fault{"archiver dies while it writes",
 		func(w *world, s *service, random *rand.Rand, hold time.Duration) {
 			s.kill(hold, "")
+
 			if len(w.archivers()) == 1 { // the other one has read it
 				w.unwrite(random)
 			}
@@ -67,19 +71,23 @@ func archiverFaults() []fault {
 // unwrite leaves the last segment as if its writer had died at one of its files: the manifest comes last.
 func (w *world) unwrite(random *rand.Rand) {
 	folder := w.archiverConfig.Folder
+
 	manifests, err := filepath.Glob(filepath.Join(folder, archive.ManifestsFolder, "*", "*.json"))
 	if err != nil || len(manifests) == 0 {
 		return
 	}
 	last := manifests[len(manifests)-1]
 	name := strings.TrimSuffix(filepath.Base(last), ".json")
+
 	others, err := filepath.Glob(filepath.Join(folder, "*", "*", name+".parquet"))
 	if err == nil {
 		err = os.Remove(last)
 	}
+
 	for i := random.IntN(len(others) + 1); i < len(others) && err == nil; i++ {
 		err = os.Rename(others[i], filepath.Join(filepath.Dir(others[i]), ".writing-1"))
 	}
+
 	if err != nil {
 		w.t.Error(err)
 	}
@@ -90,27 +98,33 @@ func (w *world) concludeArchive() (problems []string) {
 	complain := func(format string, arguments ...any) {
 		problems = append(problems, "archive: "+fmt.Sprintf(format, arguments...))
 	}
+
 	for _, s := range w.archivers() {
 		s.retire()
 	}
 	time.Sleep(2 * time.Minute) // the last minute ends with an engine's probe
 	folder := w.archiverConfig.Folder
+
 	end, err := w.archiveInto(folder)
 	if err != nil {
 		complain("%v", err)
 	}
+
 	totals, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
 	if err != nil {
 		complain("%v", err)
 	}
 	w.note("the archive has %d rows in %d segments: %d settled, %d rejected, %d refused, %d expired", totals.Rows,
 		totals.Segments, totals.Settled, totals.Rejected, totals.Refused, totals.Expired)
+
 	if w.rebuilt { // a new one lacks what the ledger lost
 		return problems
 	}
+
 	if again, err := w.archiveInto(w.t.TempDir()); err != nil || again != end {
 		complain("one that is made now ends with %+v, %v, and that of this world with %+v", again, err, end)
 	}
+
 	return problems
 }
 
@@ -124,5 +138,6 @@ func (w *world) archiveInto(folder string) (archive.Manifest, error) {
 			return p.Last, err
 		}
 	}
+
 	return archive.Manifest{}, err
 }

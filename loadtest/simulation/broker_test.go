@@ -44,6 +44,7 @@ func (b *broker) start(more ...kfake.Opt) {
 	for i := range b.nodes {
 		ports = append(ports, firstBrokerPort+i)
 	}
+
 	cluster, err := kfake.NewCluster(
 		append(more, kfake.Ports(ports...), kfake.DataDir(b.folder), kfake.ListenFn(b.listen),
 			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000",
@@ -58,15 +59,18 @@ func (b *broker) start(more ...kfake.Opt) {
 		cluster.KeepControl()
 		response := request.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
 		response.ClientInstanceID, response.PushIntervalMillis = [16]byte{1}, math.MaxInt32
+
 		return response, nil, true
 	})
 	// One node has what it acknowledged. Of several, the leader may die before the others have it.
 	cluster.ControlKey(kmsg.Produce.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
+
 		if acks := request.(*kmsg.ProduceRequest).Acks; acks != -1 {
 			b.w.t.Errorf("broken law: what is produced is acknowledged by all in-sync replicas: a request asked for acks=%d",
 				acks)
 		}
+
 		return nil, nil, false
 	})
 	b.mu.Lock()
@@ -92,6 +96,7 @@ func (b *broker) listen(network, address string) (net.Listener, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.listeners = append(b.listeners, l)
+
 	return listener{l, b}, nil
 }
 
@@ -108,6 +113,7 @@ func (l listener) Accept() (net.Conn, error) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	l.b.connections[connection] = struct{}{}
+
 	return delayed{connection, l.b}, nil
 }
 
@@ -122,12 +128,14 @@ func (d delayed) Read(p []byte) (int, error) {
 	delay := d.b.delay
 	d.b.mu.Unlock()
 	n, err := d.Conn.Read(p)
+
 	if delay != nil {
 		select {
 		case <-time.After(delay()):
 		case <-d.b.w.ends.Done():
 		}
 	}
+
 	return n, err
 }
 
@@ -142,9 +150,11 @@ func (b *broker) setDelay(delay func() time.Duration) {
 func (b *broker) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, l := range b.listeners {
 		l.Close()
 	}
+
 	for connection := range b.connections {
 		connection.Close()
 	}
@@ -175,6 +185,7 @@ func (b *broker) kill(down time.Duration) {
 	ctx, cancel := context.WithTimeout(b.w.ends, time.Minute)
 	defer cancel()
 	go func() { _ = b.w.client.Ping(ctx) }() // a request to die at
+
 	select {
 	case err := <-dead:
 		if err != nil {
@@ -193,6 +204,7 @@ func (b *broker) kill(down time.Duration) {
 	for _, file := range files {
 		err = errors.Join(err, os.Remove(file))
 	}
+
 	if err != nil {
 		b.w.t.Error(err)
 	}

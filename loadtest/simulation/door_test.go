@@ -39,10 +39,12 @@ func (w *world) invite(seed uint64) error {
 	if err := w.operator(rand.New(rand.NewPCG(seed, 1001)), 0).Invite(w.keys[string(load.Guest)]); err != nil {
 		return err
 	}
+
 	if err := w.populate(); err != nil {
 		return err
 	}
 	time.Sleep(2 * time.Second) // every front door knows the guest's key
+
 	return nil
 }
 
@@ -56,11 +58,13 @@ func (w *world) beginDoor(seed uint64, p pace) error {
 	})
 	ctx, cancel := context.WithTimeout(w.ends, beginMax)
 	defer cancel()
+
 	err := d.clients.Begin(ctx)
 	if err == nil {
 		d.observer, err = answers.Observe(ctx, w.kafka(), d.judge, nil)
 	}
 	w.door = d
+
 	return err
 }
 
@@ -102,22 +106,27 @@ func (d *door) problems() (problems []string) {
 	complain := func(format string, arguments ...any) { problems = append(problems, fmt.Sprintf(format, arguments...)) }
 	ctx, cancel := context.WithTimeout(d.w.ends, quietMax)
 	defer cancel()
+
 	if err := d.observer.Finish(ctx); err != nil {
 		complain("%v", err)
 	}
+
 	untold, err := d.clients.Finish(ctx, d.w.ledger.Connect(nil))
 	if err != nil || untold > 0 {
 		complain("at the end the producers did not answer about %d payments and accounts (%v)", untold, err)
 	}
+
 	if err := d.clients.ReadDays(ctx, d.w.ledger.Connect(nil)); err != nil {
 		complain("statements of days: %v", err)
 	}
+
 	told, err := d.judge.Conclude(d.w.ledger.Connect(nil))
 	if err != nil {
 		complain("%v", err)
 	}
 	problems = append(problems, d.clients.Problems(told)...)
 	d.w.note("%v", told)
+
 	if !told.Clean {
 		text := told.String()
 		for _, c := range told.Contradictions {
@@ -125,6 +134,7 @@ func (d *door) problems() (problems []string) {
 		}
 		complain("%s", text)
 	}
+
 	return problems
 }
 
@@ -152,6 +162,7 @@ func (w *world) awaitRejoin(random *rand.Rand) {
 			since = time.Now()
 		case !asked:
 			asked, since = true, time.Now()
+
 			generator := mix.NewGenerator(population, random)
 			for partition := range int32(partitions) {
 				order := &kgo.Record{Topic: stream.Payments, Partition: partition,
@@ -171,6 +182,7 @@ func (w *world) rejoined() bool {
 		if code, _ := w.get(s, "/readyz"); code != http.StatusOK {
 			return false
 		}
+
 		if s.clients == nil {
 			continue
 		}
@@ -181,21 +193,25 @@ func (w *world) rejoined() bool {
 	}
 	ctx, cancel := context.WithTimeout(w.ends, 5*time.Second)
 	defer cancel()
+
 	groups, err := kadm.NewClient(w.client).DescribeGroups(ctx, stream.EngineGroup, stream.BankGroup)
 	if err != nil {
 		return false
 	}
+
 	for name, members := range map[string]int{stream.EngineGroup: w.engineCount, stream.BankGroup: 1} {
 		group := groups[name]
 		if group.State != "Stable" || len(group.Members) != members {
 			return false
 		}
+
 		for _, member := range group.Members {
 			if assigned, isConsumer := member.Assigned.AsConsumer(); !isConsumer || len(assigned.Topics) == 0 {
 				return false
 			}
 		}
 	}
+
 	return true
 }
 
@@ -214,6 +230,7 @@ func (w *world) calm(ctx context.Context, seed uint64) []string {
 	var clients sync.WaitGroup
 	clients.Go(w.door.calm)
 	defer clients.Wait()
+
 	result, err := load.Run(ctx, load.Config{
 		Stream: w.engineConfig.Stream, Kafka: w.kafka(), Population: population, Mix: equally, Rate: 20,
 		Payments: calmPayments,
@@ -222,12 +239,15 @@ func (w *world) calm(ctx context.Context, seed uint64) []string {
 	if err != nil {
 		return []string{fmt.Sprintf("load in the calm: it fails: %v", err)}
 	}
+
 	if result.Passed {
 		return nil
 	}
+
 	problems := []string{fmt.Sprintf("load in the calm: %d failures", result.FailureCount)}
 	for _, f := range result.Failures {
 		problems = append(problems, fmt.Sprintf("  %s %s %s: %s", f.EndToEndID, f.Case, f.Record, f.Problem))
 	}
+
 	return problems
 }

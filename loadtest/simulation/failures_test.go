@@ -16,6 +16,7 @@ import (
 func TestEngineKilledAtEveryStep(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
+
 		load := s.send("demo", 20, 1000, duringFaults...)
 		for _, point := range engineSteps {
 			for _, passage := range []int{1, 2 + s.random.IntN(30)} {
@@ -44,6 +45,7 @@ var engineSteps = []string{
 func TestEnginesRestartedInOrder(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(2)
+
 		load := s.send("demo", 20, 1000)
 		for number := range 2 {
 			s.pass(2*time.Second, 6*time.Second)
@@ -66,6 +68,7 @@ func TestLedgerAwayPastTheDeadline(t *testing.T) {
 		load := s.send("demo", 10, 1000, duringFaults...)
 		s.pass(2*time.Second, 5*time.Second)
 		ledgerFaults[0].inject(s.world, nil, s.random, s.engineConfig.PendingTimeout+2*time.Second)
+
 		if load.wait(0.1) == 0 {
 			s.t.Error("no payment ended by its deadline: the outage was not what this test is for")
 		}
@@ -80,6 +83,7 @@ func TestClockWrong(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
 		engine := s.engine(0)
+
 		load := s.send("demo", 10, 1000, duringFaults...)
 		for _, offset := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
 			s.engineConfig.ClockOffset = offset
@@ -89,11 +93,13 @@ func TestClockWrong(t *testing.T) {
 				return code == http.StatusServiceUnavailable &&
 					strings.Contains(said, `"clock":"this machine's clock differs`)
 			})
+
 			if owned := s.metric(engine, "pix_partitions_owned"); owned != 0 {
 				s.t.Errorf("the engine owns %v partitions, which others could clear", owned)
 			}
 			decided := -s.written(stream.Settlements, stream.DeadLetters, stream.AuthorizationRequests)
 			time.Sleep(s.engineConfig.Deadline) // until the backlog is past its deadline
+
 			if decided += s.written(stream.Settlements, stream.DeadLetters, stream.AuthorizationRequests); decided > 0 {
 				s.t.Errorf("with a clock that is %v wrong it has decided about %d payments", offset, decided)
 			}
@@ -101,6 +107,7 @@ func TestClockWrong(t *testing.T) {
 		s.engineConfig.ClockOffset = 0
 		engine.kill(restartTime, "")
 		s.ready(engine)
+
 		if load.wait(0.2) == 0 {
 			s.t.Error("no payment ended by its deadline: there was no backlog older than that")
 		}

@@ -36,6 +36,7 @@ func (w *world) lanes() []lane {
 		{"ledger", nil, ledgerFaults},
 		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults},
 		{"acts", nil, actFaults()}}
+
 	for _, s := range w.all() {
 		faults := serviceFaults
 		if strings.HasPrefix(s.name, archiverName) {
@@ -46,11 +47,13 @@ func (w *world) lanes() []lane {
 		} else {
 			faults = append(faults[:len(faults):len(faults)], engineFaults...)
 		}
+
 		if s.clients != nil {
 			faults = append(faults[:len(faults):len(faults)], doorFaults...)
 		}
 		lanes = append(lanes, lane{s.name, s, faults})
 	}
+
 	return lanes
 }
 
@@ -97,6 +100,7 @@ var serviceFaults = []fault{
 		s.setOffset(-between(random, 2*time.Second, 70*time.Second))
 		time.Sleep(hold)
 		s.setOffset(0)
+
 		if s.clients != nil {
 			return // a front door keeps no deadline
 		}
@@ -142,6 +146,7 @@ var engineFaults = []fault{
 	{"ledger-of-another", func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
 		another := ledgermodel.New()
 		config := parsed(w.t, &bootstrap.Config{})
+
 		config.Population = population
 		if err := bootstrap.Populate(w.ends, config, another.Connect(nil)); err != nil && w.ends.Err() == nil {
 			w.t.Error(err)
@@ -171,6 +176,7 @@ func (w *world) knows(books *ledgermodel.Ledger) bool {
 	defer cancel()
 	_, err := origin.CompareLedger(ctx, w.client, books.Connect(nil))
 	_, differs := errors.AsType[*origin.Mismatch](err)
+
 	return !differs
 }
 
@@ -225,6 +231,7 @@ func forAll(change func(*life)) func(*world, *service, *rand.Rand, time.Duration
 			change(s.now())
 		}
 		time.Sleep(hold)
+
 		for _, s := range w.all() {
 			s.now().heal(w)
 		}
@@ -274,6 +281,7 @@ func overHTTP(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 	bank := population.Bank(random.IntN(population.Banks))
 	ctx, cancel := context.WithTimeout(w.ends, hold)
 	defer cancel()
+
 	if len(w.doors) > 0 {
 		go w.answerOverHTTP(ctx, bank, between(random, time.Second, 20*time.Second))
 	}
@@ -297,6 +305,7 @@ func (w *world) behave(bank pix.ISPB, profile string, hold time.Duration) {
 			if code != 0 && code/100 != 2 {
 				w.t.Errorf("profile %s of bank %s: %d %s", profile, bank, code, said)
 			}
+
 			if code != 0 {
 				return
 			}

@@ -17,6 +17,7 @@ func (s *scenario) open() *service {
 	s.startProducer(len(s.doors))
 	door := s.services[len(s.services)-1]
 	s.ready(door)
+
 	return door
 }
 
@@ -37,19 +38,23 @@ func TestNoFrontDoorGoesBackWhenAHoldExpires(t *testing.T) {
 		id := pix.NewEndToEndID("10000001", time.Now(), s.random)
 		payer, payee := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"},
 			pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
+
 		hold := ledger.AppendReserve(nil, id, pix.Content{Payer: payer, Payee: payee, AmountCentavos: 1}, 5)
 		if _, err := s.world.ledger.Connect(nil).CreateTransfers(hold); err != nil {
 			s.t.Fatal(err)
 		}
+
 		statuses := func() (said [2]string) {
 			for i, door := range s.doors {
 				var state struct{ Status string }
+
 				_, text := s.askAt(door, keys.CentralBank, http.MethodGet, "/v1/payments/"+id.String(), "")
 				if err := json.Unmarshal([]byte(text), &state); err != nil {
 					s.t.Fatal(err)
 				}
 				said[i] = state.Status
 			}
+
 			return said
 		}
 		for said, end := statuses(), time.Now().Add(10*time.Second); time.Now().Before(end); said = statuses() {
@@ -58,6 +63,7 @@ func TestNoFrontDoorGoesBackWhenAHoldExpires(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
+
 		if said := statuses(); said != [2]string{"rejected", "rejected"} {
 			s.t.Errorf("after the hold has expired: %v", said)
 		}
@@ -81,6 +87,7 @@ func TestAnAbortedTransactionShutsNoDoor(t *testing.T) {
 		<-over
 		s.pass(70*time.Second, 80*time.Second) // the timeout of the transaction is over
 		s.eventually("nothing left to take", func() bool { return s.metric(door, "pix_untaken_seconds") == 0 })
+
 		const payment = `{"payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "1"}, "amount_centavos": 2}`
 		if code, said := s.askAt(s.doors[0], "10000001", http.MethodPost, "/v1/payments",
 			payment); code != http.StatusOK {

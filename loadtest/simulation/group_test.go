@@ -65,10 +65,12 @@ func engineName(number int) string { return fmt.Sprintf("engine-%d", number) }
 // change gives engines other settings for a time, and notes for the audit what follows from them.
 func (w *world) change(engines []*service, to settingsChange, hold time.Duration) {
 	began := time.Now()
+
 	for _, s := range engines {
 		s.restartWith(to.change)
 	}
 	time.Sleep(hold)
+
 	for _, s := range engines {
 		s.restartWith(nil)
 	}
@@ -76,6 +78,7 @@ func (w *world) change(engines []*service, to settingsChange, hold time.Duration
 	to.change(&changed)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if changed.Deadline < w.engineConfig.Deadline {
 		w.deadlineMin = changed.Deadline
 		w.shortDeadlines = append(w.shortDeadlines, audit.Interval{From: began, To: time.Now()})

@@ -80,11 +80,13 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 		type try struct{ first, second int }
 		tried := map[string]try{} // by id, or by place for dead letters
 		generator := mix.NewGenerator(population, s.random)
+
 		for first := range breaks {
 			for second := range breaks {
 				if first > second {
 					continue
 				}
+
 				b := &broken{&pixv1.PaymentOrder{}, time.Now()}
 				if err := b.UnmarshalVT(generator.Payment(mix.Accepted, b.at).First.Value); err != nil {
 					s.t.Fatal(err)
@@ -94,6 +96,7 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 				b.payerBank(population.Bank(0))
 				breaks[second](b)
 				breaks[first](b) // what both change is as the first rule has it
+
 				value, err := b.MarshalVT()
 				if err != nil {
 					s.t.Fatal(err)
@@ -109,23 +112,28 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 			return s.written(stream.Settlements, stream.DeadLetters) == int64(len(tried)/2)
 		})
 		ended := map[try]string{}
+
 		err := errors.Join(s.each(stream.Settlements, func(record *kgo.Record) error {
 			var report pixv1.SettlementReport
 			err := report.UnmarshalVT(record.Value)
 			ended[tried["report of "+report.EndToEndId]] = report.ReasonCode
+
 			return err
 		}), s.each(stream.DeadLetters, func(record *kgo.Record) error {
 			var letter pixv1.DeadLetter
 			err := letter.UnmarshalVT(record.Value)
 			ended[tried[place(letter.Partition, letter.Offset)]] = letter.ReasonCode
+
 			return err
 		}))
 		if err != nil {
 			s.t.Fatal(err)
 		}
+
 		if len(ended) != len(tried)/2 {
 			s.t.Errorf("%d of %d orders ended", len(ended), len(tried)/2)
 		}
+
 		for t, code := range ended {
 			if !slices.Contains(codes[t.first], code) {
 				s.t.Errorf("an order that breaks the rules %d and %d ends with %q and must end with %q", t.first,
@@ -146,6 +154,7 @@ func rulesOfTheDocument(t *testing.T) map[int][]string {
 	}
 	codes := map[int][]string{}
 	_, table, _ := strings.Cut(string(text), "## How an order is judged")
+
 	table, _, _ = strings.Cut(table, "\n## ")
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|.* \| (.*) \|$`).FindAllStringSubmatch(table, -1) {
 		number, err := strconv.Atoi(row[1])
@@ -154,9 +163,11 @@ func rulesOfTheDocument(t *testing.T) map[int][]string {
 		}
 		codes[number] = strings.Split(strings.ReplaceAll(row[2], "`", ""), ", ")
 	}
+
 	if len(codes) != 21 {
 		t.Fatalf("docs/participant.md has %d rules: %v", len(codes), codes)
 	}
+
 	return codes
 }
 
@@ -169,6 +180,7 @@ func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 		now, future, past := time.Now(), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
 			time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC)
 		ids := map[string]bool{}
+
 		for _, c := range []struct{ accepted, written time.Time }{
 			{now, now}, {now, now}, {now, future}, {future, future}, {past, past}, {now, time.UnixMilli(0)},
 		} {
@@ -181,10 +193,12 @@ func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 		}
 		s.reported(ids)
 		s.eventually("the dead letter", func() bool { return s.written(stream.DeadLetters) == 1 })
+
 		summary := s.verdict()
 		if summary.Settled != 4 || summary.Rejected["AB03"] != 1 || len(summary.DeadLetters) != 1 {
 			s.t.Errorf("the audit saw %+v", summary)
 		}
+
 		for metric, want := range map[string][2]float64{ // from and to
 			`pix_hop_seconds_count{hop="queue"}`: {2, 2}, `pix_hop_seconds_sum{hop="queue"}`: {0, 60},
 			`pix_payment_seconds_count`: {3, 3}, `pix_payment_seconds_sum`: {0, 60},
@@ -207,24 +221,29 @@ func TestConflictWithARefusedPayment(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
 		generator := mix.NewGenerator(population, s.random)
+
 		const payments = 10
 		for range payments {
 			old := generator.Payment(mix.TooOld, time.Now())
+
 			var other pixv1.PaymentOrder
 			if err := other.UnmarshalVT(old.First.Value); err != nil {
 				s.t.Fatal(err)
 			}
 			other.AmountCentavos++
 			other.AcceptedAtUnixMs = time.Now().UnixMilli()
+
 			conflict, err := other.MarshalVT()
 			if err != nil {
 				s.t.Fatal(err)
 			}
+
 			for _, value := range [][]byte{old.First.Value, conflict, old.First.Value} {
 				s.order(value)
 				time.Sleep(time.Second) // for the engine to finish it
 			}
 		}
+
 		summary := s.verdict()
 		if summary.Rejected["AB03"] != payments || summary.DeadLetters["DUPL"] != payments ||
 			summary.RepeatedReports != payments {

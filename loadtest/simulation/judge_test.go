@@ -49,6 +49,7 @@ func beginOf(seed uint64) time.Time {
 	if random := chance(seed, 1<<32+8); random.IntN(4) == 0 {
 		return noon.Add(15*time.Hour - between(random, 2*time.Minute, 4*time.Minute)) // all banks have joined by then
 	}
+
 	return noon
 }
 
@@ -57,6 +58,7 @@ func beginOf(seed uint64) time.Time {
 func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	random := chance(seed, 0)
 	w := newWorld(t, random, log, nodesMaxOf(seed), beginOf(seed))
+
 	loses := losesLedger(seed)
 	if loses {
 		time.Sleep(70 * time.Second) // an archive begins when a minute is over
@@ -70,10 +72,12 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 		w.producerConfig.Overload.Age = 5 * time.Second
 	}
 	w.startBanks()
+
 	w.engineCount = 2 + random.IntN(2)
 	for i := range w.engineCount {
 		w.startEngine(i)
 	}
+
 	for i := range 1 + random.IntN(2) {
 		w.startProducer(i)
 	}
@@ -89,12 +93,15 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 		if err != nil {
 			r.Problems = []string{fmt.Sprintf("the front door does not open: %v", err)}
 		}
+
 		return err == nil
 	}
+
 	if err := w.invite(seed); err != nil {
 		r.Problems = []string{err.Error()}
 		return r
 	}
+
 	if !loses && !open() {
 		return r
 	}
@@ -107,10 +114,12 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	config.First = chosen.payments
 	config.Sending = func(id pix.EndToEndID) {
 		beginFaults()
+
 		if w.door != nil {
 			w.door.judge.Choose(id)
 		}
 	}
+
 	if loses {
 		faults.Go(func() { w.loseLedger(chance(seed, 1<<32+7), pace.sending(0)) })
 	} else {
@@ -120,6 +129,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	beginFaults() // if it sent no payment
 	faults.Wait()
 	r.Active = time.Since(w.began)
+
 	if loses {
 		if !open() {
 			return r
@@ -127,6 +137,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 		w.door.begin(0, pace.rate)
 	}
 	w.door.end()
+
 	var problems []string
 	if err != nil {
 		problems = append(problems, fmt.Sprintf("the load fails: %v", err))
@@ -139,6 +150,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	_, judged := w.judge(loaded)
 	r.Ended, r.Faults, r.Trace, r.Problems = true, w.count, w.trace, append(problems, judged...)
 	r.Payments = r.Planned + calmPayments + int(w.door.clients.Submitted())
+
 	return r
 }
 
@@ -156,24 +168,29 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	complain := func(format string, arguments ...any) {
 		problems = append(problems, fmt.Sprintf(format, arguments...))
 	}
+
 	for _, loaded := range loads {
 		if loaded == nil || loaded.Passed {
 			continue
 		}
 		complain("load: %d failures", loaded.FailureCount)
+
 		for _, f := range loaded.Failures {
 			complain("  %s %s %s: %s", f.EndToEndID, f.Case, f.Record, f.Problem)
 		}
 	}
+
 	secrets, err := audit.ReadSecrets(w.sealsFile)
 	if err != nil {
 		complain("%v", err)
 	}
 	var archived fs.FS
+
 	if w.archiverConfig != nil {
 		problems = append(problems, w.concludeArchive()...)
 		archived = os.DirFS(w.archiverConfig.Folder)
 	}
+
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
 		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Archive: archived, Wait: quietMax,
 		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines,
@@ -188,14 +205,17 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 		verdict.Write(&text)
 		complain("%s", text.String())
 	}
+
 	problems = append(problems, verdict.Summary.Unread()...)
 	if problem := w.planted.Problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil &&
 		problem != "" {
 		complain("%s", problem)
 	}
+
 	if w.door != nil {
 		problems = append(problems, w.door.problems()...)
 	}
+
 	return verdict, append(problems, w.judgeRest()...)
 }
 
@@ -204,20 +224,24 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 func (w *world) takeOverInterval() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.count[memberUnknown] > 0 {
 		return 250 * time.Millisecond
 	}
+
 	return time.Second
 }
 
 // everyCase returns a mix with every case of loads, half of it good payments.
 func everyCase(random *rand.Rand) (m mix.Mix) {
 	sum := 0
+
 	for _, c := range mix.Cases() {
 		m[c] = 1 + random.IntN(5)
 		sum += m[c]
 	}
 	m[mix.Accepted] += sum
+
 	return m
 }
 
@@ -233,6 +257,7 @@ const restMax = time.Minute
 func (w *world) judgeRest() (problems []string) {
 	for _, s := range w.all() {
 		last := ""
+
 		for until := time.Now().Add(restMax); strings.HasPrefix(s.name, "engine-") &&
 			time.Now().Before(until); time.Sleep(time.Second) {
 			_, metrics := w.get(s, "/metrics")
@@ -240,11 +265,13 @@ func (w *world) judgeRest() (problems []string) {
 				break
 			}
 		}
+
 		if last != "" {
 			problems = append(problems,
 				fmt.Sprintf("rest: %s: every payment has ended, and its metrics say %s", s.name, last))
 		}
 	}
+
 	return problems
 }
 
@@ -255,6 +282,7 @@ func leaks(metrics string) string {
 			return metrics
 		}
 	}
+
 	for line := range strings.Lines(metrics) {
 		for _, name := range inFlight {
 			if rest, is := strings.CutPrefix(line, name); is && strings.ContainsAny(rest[:1], " {") &&
@@ -263,5 +291,6 @@ func leaks(metrics string) string {
 			}
 		}
 	}
+
 	return ""
 }

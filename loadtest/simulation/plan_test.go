@@ -34,10 +34,12 @@ const holdMax = 12 * time.Second
 func plan(seed uint64, lanes []lane, p pace, until time.Duration) (events []event) {
 	for i, l := range lanes {
 		random := chance(seed, uint64(i+1)) //nolint:gosec // few
+
 		gap := p.gap
 		if l.of != nil && l.of.clients != nil { // what a producer says is in doubt only while it loses Kafka
 			gap = min(gap, p.doorGap)
 		}
+
 		for at := between(random, 0, 2*gap); at < until; at += between(random, 0, 2*gap) {
 			f := l.faults[random.IntN(len(l.faults))]
 			e := event{Lane: l.target, Kind: f.kind, At: at, Hold: between(random, 0, p.hold),
@@ -47,9 +49,11 @@ func plan(seed uint64, lanes []lane, p pace, until time.Duration) (events []even
 		}
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return int(a.At - b.At) })
+
 	for i := range events {
 		events[i].Number = i + 1
 	}
+
 	return events
 }
 
@@ -57,11 +61,13 @@ func plan(seed uint64, lanes []lane, p pace, until time.Duration) (events []even
 func (w *world) breakThings(events []event) {
 	var all sync.WaitGroup
 	byLane := map[string][]event{}
+
 	for _, e := range events {
 		if chosen.has(e.Number) {
 			byLane[e.Lane] = append(byLane[e.Lane], e)
 		}
 	}
+
 	for _, events := range byLane {
 		all.Go(func() {
 			for _, e := range events {
@@ -100,6 +106,7 @@ func nodesMaxOf(seed uint64) int {
 	if isSparse(seed) {
 		return 1 + chance(seed, 1<<32+4).IntN(2)
 	}
+
 	return nodesMax
 }
 
@@ -116,6 +123,7 @@ func paceOf(seed uint64, random *rand.Rand) pace {
 		p.gap = between(random, 60*time.Second, 120*time.Second)
 		p.doorGap, p.hold, p.asks = p.gap, 20*time.Second, 0.5 // no longer than a service may be frozen
 	}
+
 	return p
 }
 
@@ -125,5 +133,6 @@ func (p pace) sending(first int) time.Duration {
 	if first > 0 {
 		payments = min(payments, first)
 	}
+
 	return time.Duration(float64(payments) / p.rate * float64(time.Second))
 }

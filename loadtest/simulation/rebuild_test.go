@@ -34,6 +34,7 @@ func (a acting) now() *ledgermodel.Client {
 		a.w.mu.Lock()
 		l, rebuilding := a.w.ledger, a.w.rebuilding
 		a.w.mu.Unlock()
+
 		if !rebuilding {
 			return l.Connect(nil)
 		}
@@ -58,6 +59,7 @@ func (a acting) LookupAccounts(ids []tb.Uint128) ([]tb.Account, error) {
 func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 	older := w.ledger
 	time.Sleep(between(random, 0, within))
+
 	if fromCopy := random.IntN(2) == 0; fromCopy {
 		older = w.ledger.Clone()
 		time.Sleep(between(random, 0, time.Minute))
@@ -67,19 +69,23 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 	w.mu.Lock()
 	w.ledger, w.rebuilding = fresh, true
 	w.mu.Unlock()
+
 	for _, s := range w.archivers() {
 		s.takesBooks(nil) // an older copy would begin an archive in the folder of this one
 	}
+
 	for _, s := range w.all() {
 		if s.name != bankSimulator {
 			s.kill(restartTime, "")
 		}
 	}
 	source := rebuild.Source(rebuild.Ledger{Client: older.Connect(nil), EventsMax: 100 + random.IntN(1000)})
+
 	segments, err := archive.Manifests(os.DirFS(w.archiverConfig.Folder))
 	if err != nil {
 		w.t.Error(err)
 	}
+
 	switch {
 	case older == lost && len(segments) > 0:
 		source = past.Source{Folder: os.DirFS(w.archiverConfig.Folder)}
@@ -107,15 +113,18 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 func (w *world) insist(random *rand.Rand, at *ledgermodel.Ledger, do func(bootstrap.Place) error) {
 	giveUp := time.Now().Add(quietMax)
 	pace := w.latency + between(random, 0, 50*time.Millisecond) // so that others have the time to write, if they would
+
 	for try := 0; ; try++ {
 		client := at.Connect(func() time.Duration { return pace })
 		if try < 2 {
 			defer time.AfterFunc(between(random, 0, 2*time.Second), client.Close).Stop()
 		}
+
 		err := do(bootstrap.Place{Ledger: client, Kafka: w.client, Dial: w.dialKafka()})
 		if err == nil {
 			return
 		}
+
 		if time.Now().After(giveUp) {
 			panic(fmt.Sprintf("the ledger cannot be built again: %v", err)) // nobody can go on
 		}
@@ -131,6 +140,7 @@ func (r rebuilt) Write(line []byte) (int, error) {
 	if strings.Contains(string(line), "NOT BROUGHT BACK") {
 		r.w.t.Errorf("%s", line)
 	}
+
 	return r.prefixed.Write(line)
 }
 
@@ -142,15 +152,18 @@ func (w *world) redoActs(lost, is *ledgermodel.Client) {
 			w.t.Error(err)
 			return
 		}
+
 		chain = slices.DeleteFunc(chain, func(t tb.Transfer) bool { return t.Code == ledger.CodeAdjustment })
 		if len(chain) == 0 {
 			continue
 		}
 		act, _, err := ledger.ActOf(chain[len(chain)-1])
+
 		found, _ := is.LookupTransfers([]tb.Uint128{chain[len(chain)-1].ID})
 		if err != nil || len(found) > 0 {
 			continue
 		}
+
 		for i := range chain {
 			t := &chain[i]
 			for _, account := range []tb.Uint128{t.DebitAccountID, t.CreditAccountID} {
@@ -159,13 +172,16 @@ func (w *world) redoActs(lost, is *ledgermodel.Client) {
 			t.Timestamp, t.Flags = 0, tb.TransferFlags{Linked: i < len(chain)-1}.ToUint16()
 		}
 		w.note("again: %s of %s", act.Kind, act.Bank)
+
 		for range 10 {
 			again := slices.Clone(chain)
+
 			if act.WindowSeconds > 0 && act.Centavos > 0 {
 				accounts, _ := is.LookupAccounts(
 					[]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Window(act.Kind-ledger.DayCapped))})
 				again = ledger.GrantOf(accounts[0]).AppendAdjustment(again, act.Centavos)
 			}
+
 			if failed, err := is.CreateTransfers(again); err != nil || len(failed) == 0 {
 				break
 			}

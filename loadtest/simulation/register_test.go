@@ -20,6 +20,7 @@ func TestSuspensionUnderLoad(t *testing.T) {
 		generator := mix.NewGenerator(population, s.random)
 		var settled []mix.Payment
 		ids := map[string]bool{}
+
 		for range 40 {
 			payment := generator.Payment(mix.Accepted, time.Now())
 			s.order(payment.First.Value)
@@ -30,10 +31,12 @@ func TestSuspensionUnderLoad(t *testing.T) {
 		s.act(ledger.Act{Kind: ledger.Suspended, Bank: bank})
 		s.pass(3*time.Second, 4*time.Second)
 		byBank, toBank := 0, 0
+
 		for _, payment := range settled {
 			back := s.returnOf(payment, payment.First.AmountCentavos)
 			s.order(encode(back))
 			ids[back.ReturnId] = true
+
 			switch bank {
 			case payment.Payee.ISPB:
 				byBank++
@@ -43,14 +46,17 @@ func TestSuspensionUnderLoad(t *testing.T) {
 		}
 		s.reported(ids)
 		s.act(ledger.Act{Kind: ledger.Resumed, Bank: bank})
+
 		if load.wait(0.3) == 0 {
 			s.t.Error("no payment was refused because of the suspension")
 		}
+
 		summary := s.verdict()
 		if summary.ReasonsChecked["DS27"] == 0 || summary.ReasonsUnchecked["DS27"] > 0 {
 			s.t.Errorf("DS27 was checked %d times, and not checked %d times", summary.ReasonsChecked["DS27"],
 				summary.ReasonsUnchecked["DS27"])
 		}
+
 		if byBank == 0 || toBank == 0 || summary.ReturnsRejected["DS27"] < byBank ||
 			summary.Returned < len(settled)-byBank {
 			s.t.Errorf("%d returns by the suspended bank, %d to it: %d were refused with DS27, %d settled", byBank,
@@ -76,6 +82,7 @@ func TestCapsUnderLoad(t *testing.T) {
 		s.act(ledger.Act{Kind: ledger.PaymentCapped, Bank: atCap.Payer.ISPB}) // lifts it
 		s.play("cap on outflow", 20*time.Second)
 		load.wait(0.3)
+
 		summary := s.verdict()
 		for _, reason := range []string{"AM13", "LQ12"} {
 			if summary.ReasonsChecked[reason] == 0 || summary.ReasonsUnchecked[reason] > 0 {
@@ -83,6 +90,7 @@ func TestCapsUnderLoad(t *testing.T) {
 					summary.ReasonsUnchecked[reason])
 			}
 		}
+
 		if summary.Capped == 0 {
 			s.t.Error("no payment was held with leg 4")
 		}
@@ -94,12 +102,14 @@ func TestCapsUnderLoad(t *testing.T) {
 func TestACapIsOfTheWindowOfTheHold(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		now := time.Now().In(pix.SaoPaulo)
+
 		dawn := time.Date(now.Year(), now.Month(), now.Day(), 6, 0, 0, 0, pix.SaoPaulo)
 		if dawn.Before(now) {
 			dawn = dawn.AddDate(0, 0, 1)
 		}
 		time.Sleep(time.Until(dawn.Add(-time.Minute)))
 		s.start(1)
+
 		bank := population.Bank(s.random.IntN(population.Banks))
 		for _, kind := range []ledger.ActKind{ledger.DayCapped, ledger.NightCapped} {
 			s.act(ledger.Act{Kind: kind, Bank: bank, Centavos: ledger.ActCentavosMax,
@@ -110,6 +120,7 @@ func TestACapIsOfTheWindowOfTheHold(t *testing.T) {
 		load := s.send("settling", 20, 200)
 		s.ready(s.engine(0))
 		load.wait(0.9)
+
 		if summary := s.verdict(); summary.Capped == 0 {
 			s.t.Error("no payment was held with leg 4")
 		}

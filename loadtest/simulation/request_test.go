@@ -37,9 +37,11 @@ var requestFaults = []fault{
 		w.broker.setDelay(func() time.Duration {
 			mu.Lock()
 			defer mu.Unlock()
+
 			if random.IntN(10) > 0 {
 				return 0
 			}
+
 			return between(random, 0, 2*time.Second)
 		})
 		time.Sleep(hold)
@@ -78,10 +80,12 @@ func controlling(key int16, answer func(*rand.Rand, kmsg.Request) (kmsg.Response
 				return nil, nil, false
 			}
 			cluster.KeepControl()
+
 			if random.IntN(10) > 2 {
 				return nil, nil, false
 			}
 			response, err := answer(random, request)
+
 			return response, err, true
 		})
 		time.Sleep(hold)
@@ -96,10 +100,12 @@ func refuseOffsets(random *rand.Rand, request kmsg.Request) (kmsg.Response, erro
 	code := []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress,
 		kerr.CoordinatorNotAvailable}[random.IntN(3)].Code
 	response.ErrorCode = code
+
 	for _, g := range asked.Groups {
 		group := kmsg.NewOffsetFetchResponseGroup()
 		group.Group, group.ErrorCode = g.Group, code
 		response.Groups = append(response.Groups, group)
 	}
+
 	return response, nil
 }

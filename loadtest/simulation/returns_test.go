@@ -23,6 +23,7 @@ func TestReturnsRace(t *testing.T) {
 		generator := mix.NewGenerator(population, s.random)
 		var settled []mix.Payment
 		ids := map[string]bool{}
+
 		for i := range 21 {
 			payment := generator.Payment([]mix.Case{mix.Accepted, mix.SameBank, mix.Blocked}[i%2+i/20*2], time.Now())
 			s.order(payment.First.Value)
@@ -43,6 +44,7 @@ func TestReturnsRace(t *testing.T) {
 				value := want(s.returnOf(payment, 1+s.random.Uint64N(max(2, payment.First.AmountCentavos/2))))
 				s.order(value, value)
 			}
+
 			if round < len(engineSteps) {
 				passage := 1 + s.random.IntN(3)
 				if engineSteps[round] == "after-commit" {
@@ -76,11 +78,13 @@ func TestReturnsRace(t *testing.T) {
 			s.t.Errorf("%d returns, %d settled; %d were sent, and at least one of each payment must have settled",
 				summary.Returns, summary.Returned, returns)
 		}
+
 		for _, reason := range []string{"AM09", "LQ04", "LQ05", "AM01"} {
 			if summary.ReturnsRejected[reason] == 0 {
 				s.t.Errorf("no return was refused with %s: %v", reason, summary.ReturnsRejected)
 			}
 		}
+
 		if summary.ReturnsRejected["LQ04"] != 2 || summary.DeadLetters["FF08"] != 1 ||
 			summary.DeadLetters["DUPL"] != 1 {
 			s.t.Errorf("%v rejected, %v dead letters", summary.ReturnsRejected, summary.DeadLetters)
@@ -91,6 +95,7 @@ func TestReturnsRace(t *testing.T) {
 // returnOf gives back a part of a payment.
 func (s *scenario) returnOf(of mix.Payment, centavos uint64) *pixv1.ReturnOrder {
 	now := time.Now()
+
 	return &pixv1.ReturnOrder{
 		ReturnId: pix.NewReturnID(of.Payee.ISPB, now, s.random).String(), OriginalEndToEndId: of.Name,
 		AmountCentavos:   centavos,
@@ -104,6 +109,7 @@ func encode(back *pixv1.ReturnOrder) []byte {
 	if err != nil {
 		panic(err)
 	}
+
 	return value
 }
 
@@ -116,8 +122,10 @@ func (s *scenario) reported(ids map[string]bool) {
 			var report pixv1.SettlementReport
 			err := report.UnmarshalVT(r.Value)
 			delete(ids, report.EndToEndId)
+
 			return err
 		})
+
 		return err == nil && len(ids) == 0
 	})
 }

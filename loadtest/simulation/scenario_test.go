@@ -47,14 +47,17 @@ func inVirtualTime(t *testing.T, scene func(s *scenario)) {
 			}()
 			scene(s)
 		})
+
 		return
 	}
 	needLocks(t)
 	t.Parallel()
+
 	for i := range uint64(*scenarioSeeds) { //nolint:gosec // not negative
 		seed := *firstSeed + i
 		said, err := play(t.Context(), t.TempDir(), t.Name(), seed, "-result=none", "-log="+*logFile)
 		t.Logf("seed %d\n%s", seed, said)
+
 		if err != nil {
 			t.Fatalf("seed %d: %v\nto run it again: go test -tags synctests -run '^%s$' ./loadtest/simulation -args -seed %d",
 				seed, err, t.Name(), seed)
@@ -65,6 +68,7 @@ func inVirtualTime(t *testing.T, scene func(s *scenario)) {
 // start starts the banks and some engines, and waits for the engines.
 func (s *scenario) start(engines int) {
 	s.startBanks()
+
 	for i := range engines {
 		s.startEngine(i)
 		s.ready(s.engine(i))
@@ -84,6 +88,7 @@ type sending struct {
 // send starts a load. Good payments may end with an allowed reason, because of faults.
 func (s *scenario) send(what string, rate float64, payments int, excused ...pix.Reason) *sending {
 	s.t.Helper()
+
 	parsed, err := mix.Parse(what)
 	if err != nil {
 		s.t.Fatal(err)
@@ -93,6 +98,7 @@ func (s *scenario) send(what string, rate float64, payments int, excused ...pix.
 	r := &sending{s: s, ended: make(chan struct{})}
 	s.loads = append(s.loads, r)
 	go func() { defer close(r.ended); r.result, r.err = load.Run(s.ends, config) }()
+
 	return r
 }
 
@@ -105,16 +111,20 @@ func (r *sending) wait(settled float64) (excused int) {
 	t := r.s.t
 	t.Helper()
 	<-r.ended
+
 	if r.err != nil {
 		t.Fatalf("the load fails: %v", r.err)
 	}
+
 	if float64(r.result.Settled) < settled*float64(r.result.Sent) || r.result.Dropped > 0 {
 		t.Errorf("%d of %d payments settled, at least %.0f %% must; %d sends were dropped", r.result.Settled,
 			r.result.Sent, settled*100, r.result.Dropped)
 	}
+
 	for _, outcome := range r.result.Outcomes {
 		excused += outcome.Excused
 	}
+
 	return excused
 }
 
@@ -122,15 +132,18 @@ func (r *sending) wait(settled float64) (excused int) {
 func (s *scenario) verdict() audit.Summary {
 	s.t.Helper()
 	var results []*load.Result
+
 	for _, r := range s.loads {
 		<-r.ended
 		results = append(results, r.result)
 	}
+
 	verdict, problems := s.judge(results...)
 	for _, problem := range problems {
 		s.t.Error(problem)
 	}
 	s.t.Log(verdict.String())
+
 	return verdict.Summary
 }
 
@@ -143,6 +156,7 @@ func (s *scenario) dieAt(to *service, step string) {
 	before := to.now()
 	to.kill(restartTime, step)
 	s.eventually(to.name+" to start again", func() bool { return to.now() != before })
+
 	doomed := to.now()
 	select {
 	case <-doomed.dead:
@@ -151,6 +165,7 @@ func (s *scenario) dieAt(to *service, step string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if want := to.name + " dies at " + step; !slices.ContainsFunc(s.trace, func(line string) bool {
 		return strings.HasSuffix(line, want)
 	}) {
@@ -189,16 +204,19 @@ func (s *scenario) metric(of *service, name string) float64 {
 	_, said := s.get(of, "/metrics")
 	_, after, found := strings.Cut(said, "\n"+name+" ")
 	text, _, _ := strings.Cut(after, "\n")
+
 	value, err := strconv.ParseFloat(text, 64)
 	if !found || err != nil {
 		s.t.Fatalf("%s has no metric %s (%v):\n%s", of.name, name, err, said)
 	}
+
 	return value
 }
 
 // eventually waits for a condition, for at most 5 virtual minutes.
 func (s *scenario) eventually(what string, holds func() bool) {
 	s.t.Helper()
+
 	for giveUp := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(giveUp) {
 			s.t.Fatalf("still not after 5 minutes: %s", what)
@@ -209,6 +227,7 @@ func (s *scenario) eventually(what string, holds func() bool) {
 // written returns how many records topics have had.
 func (s *scenario) written(topics ...string) (n int64) {
 	s.t.Helper()
+
 	for _, topic := range topics {
 		records, err := s.records(s.ends, topic)
 		if err != nil {
@@ -216,12 +235,14 @@ func (s *scenario) written(topics ...string) (n int64) {
 		}
 		n += records
 	}
+
 	return n
 }
 
 // order writes orders to partitions that the seed chooses.
 func (s *scenario) order(values ...[]byte) {
 	s.t.Helper()
+
 	for _, value := range values {
 		s.produce(&kgo.Record{Topic: stream.Payments, Partition: int32(s.random.IntN(partitions)),
 			Value: bytes.Clone(value)})
@@ -231,6 +252,7 @@ func (s *scenario) order(values ...[]byte) {
 // produce writes a record to the partition that it names.
 func (s *scenario) produce(record *kgo.Record) {
 	s.t.Helper()
+
 	if err := s.client.ProduceSync(s.ends, record).FirstErr(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ var senderFaults = []fault{
 		n := int32(2 + random.IntN(1000)) //nolint:gosec // small
 		elsewhere := hostile.New(now, nil)
 		elsewhere.Records = hostile.Record(n, []byte("in the place of others"))
+
 		return []*hostile.Batch{hostile.Garbage(now), hostile.Claim(now, n), elsewhere}[random.IntN(3)], nil
 	})},
 	{"bomb", plant(func(now int64, random *rand.Rand) (*hostile.Batch, error) {
@@ -38,6 +39,7 @@ func flooding(kind load.FloodKind, perSecond int) func(*world, *service, *rand.R
 	return func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		ctx, cancel := context.WithTimeout(w.ends, hold)
 		defer cancel()
+
 		bank := random.IntN(population.Banks)
 		if _, err := (load.Flood{Kind: kind, PerSecond: perSecond, Population: population, Bank: bank,
 			Random: random}).Run(ctx, w.kafka()); err != nil {
@@ -56,11 +58,13 @@ func plant(batch func(now int64, random *rand.Rand) (*hostile.Batch, error)) fun
 			return
 		}
 		partition := random.Int32N(partitions)
+
 		for _, topic := range []string{stream.Payments, stream.AuthorizationResponses} {
 			ctx, cancel := context.WithTimeout(w.ends, 10*time.Second)
 			_, err := hostile.Produce(ctx, w.client, topic, partition, bytes.Encode())
 			cancel()
 			w.note("unreadable batch on %s/%d: %v", topic, partition, err)
+
 			if topic == stream.Payments {
 				w.planted.Add(err)
 			}
@@ -79,6 +83,7 @@ func hangTransaction(w *world, _ *service, random *rand.Rand, hold time.Duration
 		return
 	}
 	defer client.Close()
+
 	if err := client.BeginTransaction(); err != nil {
 		w.t.Error(err)
 		return
@@ -88,6 +93,7 @@ func hangTransaction(w *world, _ *service, random *rand.Rand, hold time.Duration
 	client.Produce(ctx, &kgo.Record{Topic: stream.Payments, Partition: random.Int32N(partitions),
 		Key: []byte("hanging"), Value: []byte("never given")}, nil)
 	time.Sleep(hold)
+
 	if random.IntN(2) == 0 {
 		w.note("the owner of the transaction goes away")
 		return
@@ -111,6 +117,7 @@ func forge(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		return
 	}
 	defer client.Close()
+
 	seals, err := keys.ReadSeals(w.sealsFile)
 	if err != nil {
 		w.t.Error(err)
@@ -118,6 +125,7 @@ func forge(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(w.ends, hold)
 	defer cancel()
+
 	for ctx.Err() == nil {
 		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
 			var request pixv1.AuthorizationRequest
@@ -126,19 +134,23 @@ func forge(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 			}
 			answer := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: request.Payee.Ispb,
 				Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: forged}
+
 			stranger := request.Payer.Ispb != request.Payee.Ispb && random.IntN(3) > 0
 			if stranger && random.IntN(2) == 0 {
 				answer.Ispb = request.Payer.Ispb
 			}
+
 			value, err := answer.MarshalVT()
 			if err != nil {
 				w.t.Error(err)
 			}
+
 			var seal []kgo.RecordHeader
 			if stranger {
 				seal = []kgo.RecordHeader{
 					{Key: keys.SealHeader, Value: seals.Seal(pix.ISPB(request.Payer.Ispb), value)}}
 			}
+
 			if random.IntN(4) == 0 {
 				value = []byte{0xff, 0x07}
 			}

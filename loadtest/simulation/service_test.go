@@ -66,13 +66,16 @@ func (w *world) startEngine(number int) {
 // startEngineAs starts an engine. Two engines may have one instance.
 func (w *world) startEngineAs(name, instance string, port int) *service {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
+
 	return w.start(name, address, engineSteps, func(ctx context.Context, l *life, on host.Host) error {
 		config := &engine.Config{}
 		*config = *w.engineConfig
+
 		config.Telemetry.Address, config.InstanceID, config.CrashAt = address, instance, l.dieAt
 		if l.change != nil {
 			l.change(config)
 		}
+
 		return engine.Run(ctx, config, on, l.ledger)
 	})
 }
@@ -84,6 +87,7 @@ func (w *world) startBanks() {
 			config := &bank.Config{}
 			*config = *w.bankConfig // its addresses are those of TestWorld
 			config.Bank.CrashAt = l.dieAt
+
 			return bank.Run(ctx, config, on)
 		})
 }
@@ -97,6 +101,7 @@ func (w *world) startProducer(number int) {
 			config := &frontdoor.Config{}
 			*config = *w.producerConfig
 			config.HTTP.Address, config.Telemetry.Address, config.Submission.CrashAt = address, telemetry, l.dieAt
+
 			return frontdoor.Run(ctx, config, on, l.ledger)
 		})
 	w.doors = append(w.doors, "http://"+address)
@@ -121,6 +126,7 @@ func (w *world) start(name, address string, steps []string,
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.services = append(w.services, s)
+
 	return s
 }
 
@@ -158,6 +164,7 @@ func (s *service) begin() {
 			if err == nil {
 				l.owns(listener)
 			}
+
 			return accepting{listener, l}, err
 		},
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -186,6 +193,7 @@ func (s *service) begin() {
 func (l *life) die() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	select {
 	case <-l.dead:
 		return
@@ -193,6 +201,7 @@ func (l *life) die() {
 	}
 	l.link.Set(link.Cut, 0)
 	l.ledger.Close()
+
 	for _, open := range l.network {
 		open.Close()
 	}
@@ -204,6 +213,7 @@ func (l *life) die() {
 func (l *life) owns(part io.Closer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	select {
 	case <-l.dead:
 		part.Close()
@@ -223,6 +233,7 @@ func (a accepting) Accept() (net.Conn, error) {
 	if err == nil {
 		a.of.owns(connection)
 	}
+
 	return connection, err
 }
 
@@ -231,6 +242,7 @@ func (a accepting) Accept() (net.Conn, error) {
 func (l *life) set(state link.State, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	select {
 	case <-l.dead:
 	default:
@@ -245,6 +257,7 @@ func (l *life) heal(w *world) {
 	l.mu.Lock()
 	frozen := l.frozen
 	l.mu.Unlock()
+
 	if !frozen {
 		l.set(link.Slow, w.latency)
 		l.ledger.Heal()
@@ -257,6 +270,7 @@ func (l *life) freeze(isFrozen bool) {
 	l.set(link.Stalled, 0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.frozen = isFrozen; isFrozen {
 		l.ledger.Cut(true, true)
 	}
@@ -268,6 +282,7 @@ func (w *world) disarm() {
 		s.mu.Lock()
 		armed := s.dieAt != "" || s.life.dieAt != ""
 		s.mu.Unlock()
+
 		if armed {
 			s.kill(restartTime, "")
 		}
@@ -276,6 +291,7 @@ func (w *world) disarm() {
 
 func (s *service) supervise() {
 	defer close(s.ended)
+
 	for {
 		s.mu.Lock()
 		l := s.life
@@ -284,9 +300,11 @@ func (s *service) supervise() {
 		s.mu.Lock()
 		down, retired := s.down, s.retired
 		s.mu.Unlock()
+
 		if retired {
 			return
 		}
+
 		select {
 		case <-s.w.ends.Done():
 			return
@@ -307,9 +325,11 @@ func (s *service) now() *life {
 func (s *service) clock() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if !s.frozen.IsZero() {
 		return s.frozen
 	}
+
 	return time.Now().Add(s.offset)
 }
 
@@ -318,6 +338,7 @@ func (s *service) freeze(isFrozen bool) {
 	now := s.clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.frozen = time.Time{}
 	if isFrozen {
 		s.frozen = now
@@ -330,14 +351,17 @@ func (s *service) freeze(isFrozen bool) {
 func (s *service) pause() (resume func()) {
 	l := s.now()
 	s.freeze(true)
+
 	if s.clients != nil {
 		s.clients.Set(link.Stalled, 0)
 	}
 	l.freeze(true)
+
 	return func() {
 		s.freeze(false)
 		l.freeze(false)
 		l.heal(s.w)
+
 		if s.clients != nil {
 			s.clients.Set(link.Slow, s.w.latency)
 		}

@@ -23,20 +23,25 @@ func (r *runner) fails(ctx context.Context, seed uint64, p part, enough, runs in
 		runs--
 		over := runs < 0 || ctx.Err() != nil
 		mu.Unlock()
+
 		if over {
 			return false
 		}
 		o := r.process(ctx, seed, p, "")
 		mu.Lock()
 		defer mu.Unlock()
+
 		if o.failed && ctx.Err() == nil { // a process that was ended proves nothing
 			failures++
 		}
+
 		if failures >= enough {
 			stop()
 		}
+
 		return true
 	})
+
 	return failures
 }
 
@@ -46,6 +51,7 @@ func (r *runner) shrink(failed *outcome) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.t.Context(), *shrinkFor)
 	defer cancel()
+
 	s := &shrinker{runner: r, ctx: ctx, seed: failed.seed, smallest: part{payments: failed.Planned, faults: []int{}}}
 	for _, e := range failed.Events {
 		if chosen.has(e.Number) {
@@ -55,11 +61,13 @@ func (r *runner) shrink(failed *outcome) {
 	s.withoutFaults()
 	s.withFewerPayments()
 	s.withoutFaults() // fewer payments may need fewer faults
+
 	end := "nothing smaller fails"
 	if ctx.Err() != nil {
 		end = "the time is over"
 	}
 	log := filepath.Join(r.logs, fmt.Sprintf("seed-%d-smallest.log", failed.seed))
+
 	var last outcome
 	for range 10 * tries { // for its log and its trace
 		if last = r.process(r.t.Context(), failed.seed, s.smallest, log); last.failed {
@@ -85,12 +93,14 @@ func (s *shrinker) accept(smaller part) bool {
 	if s.ctx.Err() != nil {
 		return false
 	}
+
 	s.tried++
 	if s.fails(s.ctx, s.seed, smaller, 1, tries) == 0 {
 		return false
 	}
 	s.smallest = smaller
 	fmt.Printf("simulation: it still fails with %d payments and %d faults\n", smaller.payments, len(smaller.faults))
+
 	return true
 }
 
@@ -99,6 +109,7 @@ func (s *shrinker) withoutFaults() {
 	for length := len(s.smallest.faults); length > 0; length /= 2 {
 		for from := 0; from < len(s.smallest.faults); {
 			smaller := s.smallest
+
 			smaller.faults = slices.Delete(slices.Clone(smaller.faults), from, min(from+length, len(smaller.faults)))
 			if !s.accept(smaller) {
 				from += length
@@ -111,6 +122,7 @@ func (s *shrinker) withoutFaults() {
 func (s *shrinker) withFewerPayments() {
 	for fewer := s.smallest.payments / 2; fewer > s.smallest.payments/10; {
 		smaller := s.smallest
+
 		smaller.payments -= fewer
 		if s.accept(smaller) {
 			fewer = min(fewer, s.smallest.payments/2)

@@ -39,6 +39,7 @@ func init() {
 	flag.IntVar(&chosen.payments, "payments", 0, "only so many payments of each world, its first; 0: all")
 	flag.Func("faults", "only these faults of each world, like 3,17", func(text string) error {
 		chosen.faults = []int{}
+
 		for number := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' }) {
 			n, err := strconv.Atoi(number)
 			if err != nil {
@@ -46,6 +47,7 @@ func init() {
 			}
 			chosen.faults = append(chosen.faults, n)
 		}
+
 		return nil
 	})
 }
@@ -62,9 +64,11 @@ func (p part) flags() (flags []string) {
 	if p.payments > 0 {
 		flags = append(flags, fmt.Sprint("-payments=", p.payments))
 	}
+
 	if p.faults != nil {
 		flags = append(flags, "-faults="+strings.Trim(strings.ReplaceAll(fmt.Sprint(p.faults), " ", ","), "[]"))
 	}
+
 	return flags
 }
 
@@ -96,16 +100,19 @@ func play(ctx context.Context, folder, test string, seed uint64, more ...string)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
 	command.WaitDelay = 10 * time.Second
+
 	output, err = command.CombinedOutput()
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
+
 	return output, err
 }
 
 // needLocks skips a test in a program whose Kafka client has locks that stop virtual time.
 func needLocks(t *testing.T) {
 	t.Helper()
+
 	if !withLocks {
 		t.Skip("virtual time needs -tags synctests")
 	}
@@ -119,6 +126,7 @@ func inBubble(t *testing.T, live func(t *testing.T, log io.Writer)) {
 		t.Setenv(name, value)
 	}
 	log := io.Discard
+
 	if *logFile != "" {
 		file, err := os.Create(*logFile)
 		if err != nil {
@@ -136,6 +144,7 @@ func inBubble(t *testing.T, live func(t *testing.T, log io.Writer)) {
 			if reason := recover(); reason != nil {
 				panic(reason)
 			}
+
 			if t.Failed() {
 				os.Exit(1)
 			}
@@ -155,6 +164,7 @@ func blockFinalizers() {
 	blocked := make(chan struct{})
 	runtime.SetFinalizer(new(string), func(*string) {
 		close(blocked)
+
 		select {}
 	})
 	runtime.GC()
@@ -168,6 +178,7 @@ func coresOf(seed uint64) int {
 	if chance(seed, 1<<32+3).IntN(8) == 0 {
 		return runtime.GOMAXPROCS(0)
 	}
+
 	return 1
 }
 
@@ -184,6 +195,7 @@ func TestWorld(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(*resultFile, text, 0o600)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,6 +206,7 @@ func TestWorld(t *testing.T) {
 // TestWorlds runs a world for each seed and stops at the first that fails.
 func TestWorlds(t *testing.T) {
 	needLocks(t)
+
 	logs, err := os.MkdirTemp("", "simulation-") //nolint:usetesting // the logs of a world that fails must stay
 	if err != nil {
 		t.Fatal(err)
@@ -203,17 +216,21 @@ func TestWorlds(t *testing.T) {
 	r := &runner{t: t, logs: logs, began: now, lastProgress: now, faults: map[string]int{}}
 	workers(r.next)
 	r.progress()
+
 	for _, kind := range slices.Sorted(maps.Keys(r.faults)) {
 		fmt.Printf("simulation: %6d  %s\n", r.faults[kind], kind)
 	}
+
 	if failed := r.failed; failed != nil {
 		t.Errorf("seed %d fails\n%s\nthe services' log: %s\nto run it again: %s", failed.seed, failed.text(),
 			failed.log, chosen.command(failed.seed))
+
 		if *repeat > 0 {
 			fails := r.fails(t.Context(), failed.seed, chosen, *repeat, *repeat)
 			t.Errorf("seed %d fails in %d of %d more runs: the seed decides load and faults, the scheduler decides who is first",
 				failed.seed, fails, *repeat)
 		}
+
 		if *shrinkFor > 0 {
 			r.shrink(failed)
 		}
@@ -254,30 +271,37 @@ func (r *runner) next() bool {
 	seed, over := *firstSeed+uint64(r.begun), r.begun >= *seeds || r.failed != nil //nolint:gosec // not negative
 	r.begun++
 	r.mu.Unlock()
+
 	if over {
 		return false
 	}
+
 	log := filepath.Join(r.logs, fmt.Sprintf("seed-%d.log", seed))
 	if *seeds == 1 && *logFile != "" {
 		log = *logFile
 	}
+
 	o := r.process(r.t.Context(), seed, chosen, log)
 	if !o.failed && log != *logFile {
 		_ = os.Remove(log)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.worlds, r.active, r.payments = r.worlds+1, r.active+o.Active, r.payments+o.Payments
 	for kind, n := range o.Faults {
 		r.faults[kind] += n
 	}
+
 	if o.failed && (r.failed == nil || o.seed < r.failed.seed) {
 		r.failed = &o
 	}
+
 	if time.Since(r.lastProgress) > 10*time.Second {
 		r.lastProgress = time.Now()
 		r.progress()
 	}
+
 	return true
 }
 
@@ -309,18 +333,21 @@ func (r *runner) process(ctx context.Context, seed uint64, p part, log string) o
 	defer os.RemoveAll(folder)
 	file := filepath.Join(folder, "result")
 	output, err := play(ctx, folder, "TestWorld", seed, append(p.flags(), "-result="+file, "-log="+log)...)
+
 	o := outcome{seed: seed, output: string(output), log: log, err: err}
 	if text, err := os.ReadFile(file); err == nil {
 		if err := json.Unmarshal(text, &o.result); err != nil {
 			r.t.Error(err)
 		}
 	}
+
 	o.failed = err != nil || len(o.Problems) > 0
 	if !o.Ended && log != "" { // all that its goroutines did is in the output
 		if err := os.WriteFile(log+".output", output, 0o600); err != nil {
 			r.t.Error(err)
 		}
 	}
+
 	return o
 }
 
@@ -330,5 +357,6 @@ func (o *outcome) text() string {
 		lines := strings.SplitAfterN(o.output, "\n", 101) // of a process that ended by itself
 		text += fmt.Sprintf("\nits process: %v\n%s", o.err, strings.Join(lines[:min(len(lines), 100)], ""))
 	}
+
 	return text + "\nwhat happened, in virtual time:\n" + strings.Join(o.Trace, "\n")
 }

@@ -112,6 +112,7 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 	keysFolder := w.makeSecrets()
 	w.broker = newBroker(w, min(nodesMax, 1+2*random.IntN(2)))
 	t.Cleanup(w.broker.close)
+
 	var err error
 	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
 		t.Fatal(err)
@@ -120,13 +121,16 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 	config := parsed(t, &bootstrap.Config{})
 	config.Population, config.ClientKeysDir, config.AnswerKeysFile = population, keysFolder, w.sealsFile
 	ofLedger := w.ledger.Connect(nil)
+
 	w.populate = func() error { return bootstrap.Populate(t.Context(), config, ofLedger) }
 	if err := w.populate(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := origin.NameLedger(t.Context(), w.client, ofLedger, partitions); err != nil {
 		t.Fatal(err)
 	}
+
 	return w
 }
 
@@ -139,15 +143,18 @@ func (w *world) makeSecrets() (keysFolder string) {
 	keysFolder = w.t.TempDir()
 	w.sealsFile, w.producerConfig.Access.KeysFile = filepath.Join(w.t.TempDir(), "seals"),
 		filepath.Join(keysFolder, "digests")
+
 	err := errors.Join(keys.MakeSeals(w.sealsFile, banks),
 		keys.Make(keysFolder, w.producerConfig.Access.KeysFile, banks))
 	if err == nil {
 		w.keys, err = keys.ReadAll(keysFolder)
 	}
+
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.engineConfig.AnswerKeysFile, w.bankConfig.Bank.AnswerKeysFile = w.sealsFile, w.sealsFile
+
 	return keysFolder
 }
 
@@ -167,6 +174,7 @@ func (w *world) dialKafka() host.Dial {
 	whole := link.Between(&w.network)
 	whole.Set(link.Slow, w.latency) // without it, a client that asks again and again stops time
 	w.t.Cleanup(whole.Close)
+
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		time.Sleep(w.latency)
 		return whole.Dial(ctx, network, address)
@@ -182,9 +190,11 @@ func (w *world) books() *ledgermodel.Ledger {
 
 func parsed[C settings.Validator](t *testing.T, config C) C {
 	t.Helper()
+
 	if err := settings.Parse(config); err != nil {
 		t.Fatal(err)
 	}
+
 	return config
 }
 
@@ -198,20 +208,24 @@ func (w *world) request(ctx context.Context, patience time.Duration, method, url
 	body string) (code int, text string) {
 	caller := http.Client{Transport: &http.Transport{DialContext: w.network.DialContext, DisableKeepAlives: true},
 		Timeout: patience}
+
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
 	maps.Copy(request.Header, header)
+
 	response, err := caller.Do(request)
 	if err != nil {
 		return 0, err.Error()
 	}
 	defer response.Body.Close()
+
 	said, err := io.ReadAll(response.Body)
 	if err != nil {
 		return 0, err.Error()
 	}
+
 	return response.StatusCode, string(said)
 }
 
@@ -219,22 +233,26 @@ func (w *world) request(ctx context.Context, patience time.Duration, method, url
 func (w *world) each(topic string, take func(*kgo.Record) error) error {
 	ctx, cancel := context.WithTimeout(w.ends, time.Minute)
 	defer cancel()
+
 	left, err := w.records(ctx, topic)
 	if err != nil {
 		return err
 	}
+
 	client, err := kgo.NewClient(
 		append(w.kafka(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+
 	for ; left > 0 && err == nil; err = cmp.Or(err, ctx.Err()) {
 		client.PollFetches(ctx).EachRecord(func(record *kgo.Record) {
 			left--
 			err = cmp.Or(err, take(record))
 		})
 	}
+
 	return err
 }
 

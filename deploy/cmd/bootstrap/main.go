@@ -46,6 +46,7 @@ type command func(context.Context, *bootstrap.Config, io.Writer) error
 
 func main() {
 	run := command(bootstrap.Run)
+
 	if slices.Contains(os.Args, "--help") {
 		os.Args = []string{os.Args[0], "--help"}
 	} else if chosen := chosenBy(os.Args[1:]); chosen != nil {
@@ -55,6 +56,7 @@ func main() {
 	settings.Load("bootstrap", purpose, &config)
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
+
 	if err := run(ctx, &config, os.Stderr); err != nil {
 		fmt.Fprintf(os.Stderr, "bootstrap: %v\n", err)
 		os.Exit(settings.ExitFailure)
@@ -67,6 +69,7 @@ func chosenBy(arguments []string) command {
 	if len(arguments) > 0 {
 		name, rest = arguments[0], arguments[1:]
 	}
+
 	switch {
 	case name == "participant":
 		return participant(rest)
@@ -84,6 +87,7 @@ func chosenBy(arguments []string) command {
 		return fromLedger(rest[0])
 	}
 	badUsage(errors.New("bootstrap rebuild ADDRESSES | archive DIR | accept | confirm"))
+
 	return nil
 }
 
@@ -103,13 +107,16 @@ func at(do func(bootstrap.Place, context.Context, *bootstrap.Config, io.Writer) 
 func participant(arguments []string) command {
 	newSeal := len(arguments) == 2 && arguments[1] == "--new-seal"
 	var bank pix.ISPB
+
 	err := errors.New("bootstrap participant ISPB [--new-seal]")
 	if len(arguments) == 1 || newSeal {
 		bank, err = pix.ParseISPB(arguments[0])
 	}
+
 	if err != nil {
 		badUsage(err)
 	}
+
 	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
 		return bootstrap.Participant(ctx, config, bank, newSeal, progress)
 	}
@@ -122,11 +129,13 @@ func fromLedger(addresses string) command {
 		if err := from.Validate(); err != nil {
 			return err
 		}
+
 		client, err := ledger.Connect(from)
 		if err != nil {
 			return err
 		}
 		defer client.Close()
+
 		return p.Rebuild(ctx, config, rebuild.Ledger{Client: client, EventsMax: config.EventsMax}, progress)
 	})
 }
@@ -138,6 +147,7 @@ func fromArchive(place string) command {
 		if err != nil {
 			return err
 		}
+
 		return p.Rebuild(ctx, config, past.Source{Folder: in}, progress)
 	})
 }

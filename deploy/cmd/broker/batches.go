@@ -21,14 +21,17 @@ func checkBatches(cluster *kfake.Cluster, look bool) {
 			topic := &produce.Topics[i]
 			for j := range topic.Partitions {
 				records := topic.Partitions[j].Records
+
 				var refusal *kerr.Error
 				if look {
 					refusal, _ = errors.AsType[*kerr.Error](stream.CheckBatch(records, most))
 				}
+
 				const attributes, logAppendTime = 22, 8 // the byte and the bit
 				if len(records) > attributes && records[attributes]&logAppendTime != 0 {
 					refusal = kerr.InvalidTimestamp
 				}
+
 				if refusal == nil {
 					continue
 				}
@@ -40,6 +43,7 @@ func checkBatches(cluster *kfake.Cluster, look bool) {
 				})
 			}
 		}
+
 		return nil, nil, false
 	})
 }

@@ -44,6 +44,7 @@ func TestBatchesAreChecked(t *testing.T) {
 		{"time of the broker", timed.Encode(), kerr.InvalidTimestamp, true},
 		{"checksum", wrong, kerr.CorruptMessage, true},
 	}
+
 	for _, checks := range []bool{true, false} {
 		t.Run(fmt.Sprintf("BROKER_CHECK_BATCHES=%t", checks), func(t *testing.T) {
 			b := newBroker(t)
@@ -51,15 +52,18 @@ func TestBatchesAreChecked(t *testing.T) {
 			b.start()
 			b.createTopic("topic", 2)
 			client := b.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+
 			for _, batch := range batches {
 				want := batch.refused
 				if !checks && !batch.always {
 					want = nil
 				}
+
 				if _, err := hostile.Produce(t.Context(), client, "topic", 0, batch.raw); !errors.Is(err, want) ||
 					(err == nil) != (want == nil) {
 					t.Errorf("%s: got %v, want %v", batch.name, err, want)
 				}
+
 				if err := client.ProduceSync(t.Context(),
 					&kgo.Record{Topic: "topic", Partition: 1, Value: []byte("good")}).FirstErr(); err != nil {
 					t.Errorf("after %s: %v", batch.name, err)

@@ -66,9 +66,11 @@ func readJSON(into any, path ...string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
+
 	return err
 }
 
@@ -81,19 +83,23 @@ func readTopics(folder string) ([]topic, error) {
 func readMarks(folder string) (map[string]mark, error) {
 	file := marks{Topics: json.RawMessage("{}")}
 	file.CRC = crc32.Checksum(file.Topics, castagnoli)
+
 	err := readJSON(&file, folder, marksFile)
 	if err == nil && crc32.Checksum(file.Topics, castagnoli) != file.CRC {
 		err = errors.New("its checksum is wrong")
 	}
+
 	topics := map[string]mark{}
 	if err == nil {
 		err = json.Unmarshal(file.Topics, &topics)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s is damaged (%w), so nobody knows how far the logs were acknowledged: "+
 			"put it back as it was, or remove it if you know that the logs are whole",
 			filepath.Join(folder, marksFile), err)
 	}
+
 	return topics, nil
 }
 
@@ -101,9 +107,11 @@ func readMarks(folder string) (map[string]mark, error) {
 // tell what is missing, so an error ends the process, as loudDisk does.
 func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 	var written []byte
+
 	for expired := time.Now(); ; {
 		topics, err := readTopics(folder)
 		now := map[string]mark{}
+
 		for _, t := range topics {
 			m := mark{ID: t.ID}
 			for _, p := range cluster.PartitionInfos(t.Name) {
@@ -111,17 +119,21 @@ func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 			}
 			now[t.Name] = m
 		}
+
 		text, _ := json.Marshal(now) // nothing in it can fail
 		if err == nil && string(text) != string(written) {
 			err, written = writeMarks(folder, text), text
 		}
+
 		if err != nil {
 			loudDisk{folder: folder}.stop(err)
 		}
+
 		if time.Since(expired) >= retentionInterval {
 			cluster.ApplyRetention()
 			expired = time.Now()
 		}
+
 		select {
 		case <-stop:
 			return
@@ -133,14 +145,17 @@ func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 func writeMarks(folder string, topics []byte) error {
 	text, _ := json.Marshal(marks{crc32.Checksum(topics, castagnoli), topics})
 	path := filepath.Join(folder, marksFile)
+
 	file, err := os.Create(path + ".new")
 	if err != nil {
 		return err
 	}
+
 	_, err = file.Write(text)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
+
 	return os.Rename(path+".new", path)
 }
 
@@ -151,27 +166,33 @@ func checkLogs(folder string, accepted []string) error {
 	if err != nil {
 		return fmt.Errorf("%s is damaged: %w: put it back as it was", filepath.Join(folder, "topics.json"), err)
 	}
+
 	marks, err := readMarks(folder)
 	if err != nil {
 		return err
 	}
 	var all []error
 	known := map[string]bool{}
+
 	for _, t := range topics {
 		m := marks[t.Name]
 		if string(m.ID) != string(t.ID) { // made anew since
 			m = mark{}
 		}
+
 		for partition := range t.Partitions {
 			log := partitionLog{folder: t.folder(folder, partition),
 				gaps: strings.Contains(t.Configs["cleanup.policy"], "compact")}
+
 			known[log.folder] = true
 			if err := log.read(); err != nil {
 				return err
 			}
+
 			if partition < len(m.End) && log.wrong == "" {
 				log.compare(m.Start[partition], m.End[partition], t.keepForever())
 			}
+
 			id := fmt.Sprintf("%s/%d@%d", t.Name, partition, log.end)
 			switch {
 			case log.wrong == "":
@@ -186,6 +207,7 @@ func checkLogs(folder string, accepted []string) error {
 			}
 		}
 	}
+
 	logs, err := filepath.Glob(filepath.Join(folder, "partitions", "*"))
 	for _, log := range logs {
 		if !known[log] {
@@ -194,6 +216,7 @@ func checkLogs(folder string, accepted []string) error {
 				filepath.Join(folder, "topics.json"), log))
 		}
 	}
+
 	return errors.Join(append(all, err)...)
 }
 
@@ -212,11 +235,13 @@ func (l *partitionLog) read() error {
 	if err := os.Remove(filepath.Join(l.folder, "snapshot.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	files, err := filepath.Glob(filepath.Join(l.folder, "*.dat"))
 	if err != nil {
 		return err
 	}
 	var bases []int64
+
 	for _, file := range files {
 		base, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(file), ".dat"), 10, 64)
 		if err != nil {
@@ -225,20 +250,24 @@ func (l *partitionLog) read() error {
 		bases = append(bases, base)
 	}
 	slices.Sort(bases)
+
 	l.segments = len(bases)
 	for i, base := range bases {
 		if i == 0 {
 			l.start, l.end = base, base
 		}
+
 		if base < l.end || base > l.end && !l.gaps {
 			l.wrong = fmt.Sprintf("lacks what was acknowledged from offset %d to %d", l.end, base-1)
 			return nil
 		}
+
 		l.end = base
 		if err := l.segment(base, i == len(bases)-1); err != nil || l.wrong != "" {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -246,19 +275,23 @@ func (l *partitionLog) read() error {
 // the index has no entry for it.
 func (l *partitionLog) segment(base int64, last bool) error {
 	path := filepath.Join(l.folder, strconv.FormatInt(base, 10))
+
 	text, err := os.ReadFile(path + ".dat") // at most 100 MiB
 	if err != nil {
 		return err
 	}
+
 	indexed := int64(0)
 	if info, err := os.Stat(path + ".idx"); err == nil {
 		indexed = info.Size() / indexEntrySize
 	}
+
 	batches, position := int64(0), 0
 	for size := l.batch(text); size > 0; size = l.batch(text[position:]) {
 		batches++
 		position += size
 	}
+
 	switch {
 	case position < len(text) && (!last || batches < indexed):
 		l.wrong = fmt.Sprintf("is damaged: the batch at offset %d, at byte %d of %s.dat, is not as it was written, "+
@@ -269,6 +302,7 @@ func (l *partitionLog) segment(base int64, last bool) error {
 	case batches > indexed: // killed between batch and entry: the next entries would be one behind
 		return padIndex(path+".idx", indexed, batches)
 	}
+
 	return nil
 }
 
@@ -277,6 +311,7 @@ func (l *partitionLog) batch(text []byte) (size int) {
 	if len(text) < batchHeader {
 		return 0
 	}
+
 	first, size := int64(binary.BigEndian.Uint64(text)), 12+int(int32(binary.BigEndian.Uint32(text[8:]))) //nolint:gosec // compared below
 	if size < batchHeader || size > len(text) || first < l.end || first > l.end && !l.gaps {
 		return 0
@@ -287,6 +322,7 @@ func (l *partitionLog) batch(text []byte) (size int) {
 		return 0
 	}
 	l.end = first + int64(binary.BigEndian.Uint32(text[23:])) + 1
+
 	return size
 }
 
@@ -298,10 +334,12 @@ func padIndex(path string, from, to int64) error {
 	}
 	entry := make([]byte, indexEntrySize)
 	entry[0], entry[1] = 1, byte(crc32.Checksum(entry[2:], castagnoli))
+
 	err = file.Truncate(from * indexEntrySize)
 	for ; err == nil && from < to; from++ {
 		_, err = file.WriteAt(entry, from*indexEntrySize)
 	}
+
 	return errors.Join(err, file.Close())
 }
 

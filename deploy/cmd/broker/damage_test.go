@@ -33,6 +33,7 @@ func TestDamagedLog(t *testing.T) {
 	b := newBroker(t)
 	b.start()
 	b.createTopic("payments", 2, "retention.ms", "-1")
+
 	producer := b.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for i := range records {
 		kit.Must(t, producer.ProduceSync(t.Context(),
@@ -51,6 +52,7 @@ func TestDamagedLog(t *testing.T) {
 	edit := func(name string, change func([]byte) []byte) func(string) {
 		return func(dir string) {
 			path := filepath.Join(dir, name)
+
 			text, err := os.ReadFile(path)
 			if err == nil {
 				err = os.WriteFile(path, change(text), 0o600)
@@ -67,6 +69,7 @@ func TestDamagedLog(t *testing.T) {
 	replace := func(from, to string) func([]byte) []byte {
 		return func(text []byte) []byte { return bytes.Replace(text, []byte(from), []byte(to), 1) }
 	}
+
 	remove := func(name string) func(string) {
 		return func(dir string) {
 			kit.Must(t, os.RemoveAll(filepath.Join(dir, name)))
@@ -107,20 +110,25 @@ func TestDamagedLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			damaged := newBroker(t)
 			kit.Must(t, os.CopyFS(damaged.dir, whole))
+
 			for _, damage := range at.damage {
 				damage(damaged.dir)
 			}
 			count := int64(records)
+
 			if at.refusal != "" {
 				kit.Run(t, damaged.settings()).Is(t, settings.ExitFailure, at.refusal, at.accepted)
+
 				if at.accepted == "" {
 					return
 				}
 				damaged.env = []string{"BROKER_LOSS_ACCEPTED=" + at.accepted}
 				_, _ = fmt.Sscanf(at.accepted, "payments/1@%d", &count)
 			}
+
 			for range 2 { // the second time with the marks of the first
 				damaged.start()
+
 				ends, err := kadm.NewClient(damaged.client()).ListEndOffsets(t.Context(), "payments")
 				if end, _ := ends.Lookup("payments", 1); err != nil || end.Offset != count {
 					t.Errorf("the log ends at %d, %v; want %d", end.Offset, err, count)

@@ -25,9 +25,11 @@ type loudDisk struct {
 
 func (l loudDisk) Logf(level kfake.LogLevel, message string, arguments ...any) {
 	l.Logger.Logf(level, message, arguments...)
+
 	if level > kfake.LogLevelWarn {
 		return
 	}
+
 	for _, argument := range arguments {
 		err, isError := argument.(error)
 		if errno := syscall.Errno(0); isError && errors.As(err, &errno) {
@@ -50,14 +52,17 @@ func cutTornEnd(path string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
 	// An entry is the length and the CRC32-C of its body, 4 bytes each, then the body.
 	const header = 8
+
 	whole := 0
 	for len(log)-whole >= header {
 		entry := log[whole:]
+
 		length := int(binary.LittleEndian.Uint32(entry))
 		if length < 2 || length > len(entry)-header || // each has a version
 			crc32.Checksum(entry[header:header+length], castagnoli) != binary.LittleEndian.Uint32(entry[4:]) {
@@ -65,10 +70,12 @@ func cutTornEnd(path string) error {
 		}
 		whole += header + length
 	}
+
 	if whole == len(log) {
 		return nil
 	}
 	fmt.Fprintf(os.Stderr, "broker: %s: removing %d bytes of an unfinished entry\n", path, len(log)-whole)
+
 	return os.Truncate(path, int64(whole))
 }
 

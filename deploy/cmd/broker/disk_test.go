@@ -23,18 +23,22 @@ func (b *broker) fillDisk(work func(ctx context.Context) error) {
 	kit.Must(t, unix.Prlimit(b.Process.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil))
 	alive, ended := context.WithTimeout(t.Context(), 30*time.Second)
 	go func() { <-b.Exited; ended() }()
+
 	var failed error
 	for alive.Err() == nil && failed == nil {
 		failed = work(alive)
 	}
+
 	select {
 	case <-b.Exited:
 	case <-time.After(30 * time.Second):
 		t.Fatalf("the broker lives on with a full disk; it answered %v", failed)
 	}
+
 	if code := b.ExitCode(); code != settings.ExitFailure {
 		t.Errorf("it ended with exit code %d; want %d", code, settings.ExitFailure)
 	}
+
 	if want := "BROKER_DATA_DIR " + b.dir; !strings.Contains(b.Log(), want) {
 		t.Errorf("it said %q; want %q in it", b.Log(), want)
 	}
@@ -52,16 +56,19 @@ func TestFullDisk(t *testing.T) {
 		offsets := kadm.Offsets{}
 		offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: acknowledged + 1, LeaderEpoch: -1,
 			Metadata: strings.Repeat("x", 1000)})
+
 		err := admin.CommitAllOffsets(ctx, "engine", offsets)
 		if err == nil {
 			acknowledged++
 		}
+
 		return err
 	}
 	check := func() {
 		t.Helper()
 		fetched, err := admin.FetchOffsets(t.Context(), "engine")
 		kit.Must(t, err)
+
 		if committed, _ := fetched.Lookup("payments", 0); committed.At != acknowledged {
 			t.Errorf("the group's offset is %d, the last one that was acknowledged %d", committed.At, acknowledged)
 		}

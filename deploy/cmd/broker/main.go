@@ -39,18 +39,22 @@ type configuration struct {
 
 func (c *configuration) Validate() error {
 	host, _, err := net.SplitHostPort(c.Address)
+
 	ip := net.ParseIP(host)
 	if err != nil || ip == nil || ip.IsUnspecified() {
 		return fmt.Errorf("BROKER_ADDRESS is %q: it must be an IP that clients can reach and a port, like 127.0.0.1:9092",
 			c.Address)
 	}
+
 	if c.DataDir == "" {
 		return errors.New("BROKER_DATA_DIR is empty: name a folder for the data")
 	}
+
 	if c.Like != likeKafka && c.Like != likeRedpanda {
 		return fmt.Errorf("BROKER_LIKE is %q: it must be %s or %s", c.Like, likeKafka, likeRedpanda)
 	}
 	_, err = c.security() // reads what the files hold
+
 	return err
 }
 
@@ -70,6 +74,7 @@ func (c *configuration) security() (options []kfake.Opt, err error) {
 		options = append(options, kfake.EnableSASL(), kfake.EnableACLs(),
 			kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))
 	}
+
 	if c.TLSCertFile != "" {
 		certificate, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSCertFile)
 		if err != nil {
@@ -78,6 +83,7 @@ func (c *configuration) security() (options []kfake.Opt, err error) {
 		options = append(options,
 			kfake.TLS(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}))
 	}
+
 	return options, nil
 }
 
@@ -96,6 +102,7 @@ func main() {
 	// From the start: a signal while the data is read must not interrupt that.
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+
 	cluster, err := start(config)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "broker: %v\n", err)
@@ -119,18 +126,22 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	if err := own(config.DataDir); err != nil {
 		return nil, err
 	}
+
 	for _, log := range []string{"groups.log", "pids.log"} {
 		if err := cutTornEnd(filepath.Join(config.DataDir, log)); err != nil {
 			return nil, fmt.Errorf("BROKER_DATA_DIR: %w", err)
 		}
 	}
+
 	if err := checkLogs(config.DataDir, config.LossAccepted); err != nil {
 		return nil, fmt.Errorf("BROKER_DATA_DIR: %w", err)
 	}
+
 	options, err := config.security()
 	if err != nil {
 		return nil, err
 	}
+
 	options = append(options,
 		kfake.NumBrokers(1),
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, config.Address) }),
@@ -142,25 +153,31 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	if config.SyncWrites {
 		options = append(options, kfake.SyncWrites())
 	}
+
 	if config.Like == likeRedpanda {
 		options = append(options, redpanda.Options()...)
 	}
+
 	cluster, err := kfake.NewCluster(options...)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("BROKER_ADDRESS %s is taken: stop what listens there, or choose another port",
 			config.Address)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve %s from %s: %w", config.Address, config.DataDir, err)
 	}
 	declineSessions(cluster)
+
 	if !config.Transactions {
 		refuseTransactions(cluster)
 	}
+
 	if config.Like == likeRedpanda {
 		redpanda.Imitate(cluster)
 	}
 	checkBatches(cluster, config.CheckBatches)
+
 	return cluster, nil
 }
 
@@ -176,9 +193,11 @@ func own(folder string) error {
 	if err != nil {
 		return fmt.Errorf("BROKER_DATA_DIR %s: %w", folder, err)
 	}
+
 	if err := syscall.Flock(descriptor, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("BROKER_DATA_DIR %s is held by another broker (%w): stop it, or choose another folder",
 			folder, err)
 	}
+
 	return nil
 }

@@ -43,6 +43,7 @@ func (b *broker) start(clients ...*kgo.Client) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
 		err := stream.Reach(ctx, client)
+
 		return err == nil, fmt.Sprint(err)
 	})
 }
@@ -52,11 +53,13 @@ func (b *broker) client(options ...kgo.Opt) *kgo.Client {
 	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.address)}, options...)...)
 	kit.Must(b.t, err)
 	b.t.Cleanup(client.CloseAllowingRebalance)
+
 	return client
 }
 
 func (b *broker) createTopic(topic string, partitions int32, settings ...string) {
 	b.t.Helper()
+
 	configs := map[string]*string{}
 	for i := 0; i < len(settings); i += 2 {
 		configs[settings[i]] = &settings[i+1]
@@ -71,6 +74,7 @@ func TestRefusals(t *testing.T) {
 	b.createTopic("payments", 1)
 	t.Run("a topic is not created by a mention", func(t *testing.T) {
 		client := b.client(kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(0))
+
 		err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "paymnets", Value: []byte("x")}).FirstErr()
 		if !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			t.Fatalf("got %v; want UnknownTopicOrPartition", err)
@@ -78,6 +82,7 @@ func TestRefusals(t *testing.T) {
 	})
 	t.Run("more than 1 MiB", func(t *testing.T) {
 		client := b.client(kgo.ProducerBatchMaxBytes(4<<20), kgo.ProducerBatchCompression(kgo.NoCompression()))
+
 		err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "payments", Value: make([]byte, 1<<20)}).FirstErr()
 		if !errors.Is(err, kerr.MessageTooLarge) {
 			t.Fatalf("got %v; want MessageTooLarge", err)
@@ -85,14 +90,17 @@ func TestRefusals(t *testing.T) {
 	})
 	t.Run("a transaction, unless a test wants it", func(t *testing.T) {
 		client := b.client(kgo.TransactionalID("any"), kgo.DefaultProduceTopic("payments"))
+
 		err := client.BeginTransaction()
 		if err == nil {
 			err = client.ProduceSync(t.Context(), kgo.StringRecord("x")).FirstErr()
 		}
+
 		if !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
 			t.Errorf("got %v", err)
 		}
 	})
+
 	for what, c := range map[string]struct{ env, says []string }{
 		"a second broker on the same data": {[]string{"BROKER_ADDRESS=127.0.0.1:0"},
 			[]string{b.dir, "held by another broker"}},
@@ -106,6 +114,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			said := kit.Run(t, b.settings(c.env...))
 			said.Is(t, said.Code, c.says...)
+
 			if said.Code == 0 {
 				t.Error("it exits with 0")
 			}

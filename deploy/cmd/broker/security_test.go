@@ -31,6 +31,7 @@ func securityOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw})
 	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
 	kit.Must(t, errors.Join(os.WriteFile(certificate, text, 0o600), keys.MakePassword(password)))
+
 	return []string{"BROKER_ADMIN_PASSWORD_FILE=" + password, "BROKER_TLS_CERT_FILE=" + certificate},
 		stream.Config{Brokers: []string{b.address}, TLS: true, TLSCAFile: certificate, SASLUser: stream.Admin,
 			SASLPasswordFile: password}
@@ -60,6 +61,7 @@ func TestSecuritySurvives(t *testing.T) {
 	b.start(b.as(admin))
 	user := admin
 	user.SASLUser, user.SASLPasswordFile = "producer", password
+
 	producer := b.as(user)
 	for topic, want := range map[string]error{"payments": nil, "settlements": kerr.TopicAuthorizationFailed} {
 		if err := producer.ProduceSync(t.Context(),
@@ -78,5 +80,6 @@ func (b *broker) as(config stream.Config) *kgo.Client {
 	b.t.Helper()
 	options, err := config.Options()
 	kit.Must(b.t, err)
+
 	return b.client(options...)
 }

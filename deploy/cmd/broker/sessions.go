@@ -22,6 +22,7 @@ func declineSessions(cluster *kfake.Cluster) {
 		if fetch.SessionEpoch == newSession {
 			fetch.SessionID, fetch.SessionEpoch = 0, noSession
 		}
+
 		return nil, nil, false
 	})
 }

@@ -29,11 +29,13 @@ func TestNoPartitionStarves(t *testing.T) {
 		}
 	}
 	produce(0, large, 2*ofOne)
+
 	for p := int32(1); p < partitions; p++ {
 		produce(p, small, ofOne*3/4)
 	}
 	reader := b.client(kgo.ConsumeTopics("payments"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxPartitionBytes(ofOne))
+
 	var seen [partitions]int
 	for left := large + (partitions-1)*small; seen[0] < large && left > 0; {
 		fetches := reader.PollFetches(t.Context())
@@ -42,6 +44,7 @@ func TestNoPartitionStarves(t *testing.T) {
 			seen[r.Partition]++
 			left--
 		})
+
 		for _, n := range seen[1:] {
 			if n == small && seen[0] < large {
 				t.Fatalf("read %v records: another partition is at its end, and partition 0 waits", seen)

@@ -11,6 +11,7 @@ import (
 func refuseTransactions(cluster *kfake.Cluster) {
 	cluster.ControlKey(kmsg.InitProducerID.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
+
 		asked := request.(*kmsg.InitProducerIDRequest)
 		if asked.TransactionalID == nil {
 			return nil, nil, false
@@ -18,6 +19,7 @@ func refuseTransactions(cluster *kfake.Cluster) {
 		response := asked.ResponseKind().(*kmsg.InitProducerIDResponse)
 		response.ErrorCode, response.ProducerID,
 			response.ProducerEpoch = kerr.TransactionalIDAuthorizationFailed.Code, -1, -1
+
 		return response, nil, true
 	})
 }

@@ -18,6 +18,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "dashboards: writes deploy/grafana/dashboards/*.json from the package deploy/dashboards; it takes no arguments")
 		os.Exit(settings.ExitBadUsage)
 	}
+
 	root, err := stack.RepoRoot()
 	for _, d := range dashboards.All {
 		if err == nil {
@@ -25,6 +26,7 @@ func main() {
 				d.JSON(), 0o644)
 		}
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dashboards:", err)
 		os.Exit(settings.ExitFailure)

@@ -24,12 +24,14 @@ func main() {
 		os.Exit(settings.ExitBadUsage)
 	}
 	client := &http.Client{Timeout: 3 * time.Second}
+
 	response, err := client.Get(os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ready:", err)
 		os.Exit(settings.ExitFailure)
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
 		fmt.Fprintf(os.Stderr, "ready: %s: %s\n", response.Status, body)

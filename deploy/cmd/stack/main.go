@@ -69,6 +69,7 @@ func main() {
 			o.started = true
 			return stack.Supervise(arguments[0])
 		}})
+
 	command, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
@@ -78,6 +79,7 @@ func main() {
 		os.Exit(settings.ExitBadUsage)
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
+
 	if errors.Is(err, stack.ErrNotRunning) {
 		os.Exit(exitNotRunning)
 	}
@@ -104,12 +106,14 @@ func (o *options) command(name, purpose string, run func(context.Context) error)
 				return err
 			}
 			o.started = true
+
 			root, err := stack.RepoRoot()
 			if err != nil && (o.dir == "" || name == "up") {
 				return fmt.Errorf("%w; all but up also run elsewhere, with --dir", err)
 			}
 			o.root, o.config.Dir, o.config.BinDir = root, cmp.Or(o.dir, filepath.Join(root, ".stack")),
 				filepath.Join(root, "bin")
+
 			return run(command.Context())
 		}}
 }
@@ -141,6 +145,7 @@ changes restarts. It stays until the next one, or down.`
 		"lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
 	flags.BoolVar(&c.Room, "room", true, "start the control room, a page that shows the stack and breaks it")
 	flags.BoolVar(&o.freePorts, "free-ports", false, "pick free ports instead of the fixed ones; status shows them")
+
 	return command
 }
 
@@ -151,9 +156,11 @@ func (o *options) check() error {
 		process, variable, _ := strings.Cut(text, ":")
 		o.env[process] = append(o.env[process], variable)
 	}
+
 	if o.config.Replicas != 1 && o.config.Replicas != 3 {
 		return fmt.Errorf("--replicas is %d: it must be 1 or 3", o.config.Replicas)
 	}
+
 	return errors.Join(
 		stack.CheckProcesses(o.env),
 		settings.InRange("--ledger-reserve", o.reserve, 0, 1<<20),
@@ -164,21 +171,26 @@ func (o *options) check() error {
 func (o *options) up(ctx context.Context) error {
 	if !o.noBuild {
 		fmt.Fprintln(os.Stderr, "building the programs")
+
 		if err := stack.Build(ctx, o.root, o.config.BinDir); err != nil {
 			return err
 		}
 	}
+
 	if o.freePorts {
 		o.config.Ports = stack.FreePorts
 	}
+
 	o.config.Archive, o.config.Observers = true, stack.InstalledObservers()
 	if err := stack.Up(ctx, o.config); err != nil {
 		return err
 	}
+
 	if err := show(ctx, o.config.Dir); err != nil {
 		return err
 	}
 	fmt.Print("\nnext: make load sends payments, make audit proves the books after it, make down stops\n")
+
 	return nil
 }
 
@@ -188,9 +200,11 @@ func (o *options) down(ctx context.Context) error {
 		fmt.Println("the stack is not running") // as the caller wants it
 		return nil
 	}
+
 	if err == nil {
 		fmt.Printf("stopped; the data stays in %s\n", o.config.Dir)
 	}
+
 	return err
 }
 
@@ -203,8 +217,10 @@ func show(ctx context.Context, dir string) error {
 	needed := 0
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tPID\tSTATE\tADDRESS\tTELEMETRY")
+
 	for _, s := range all {
 		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", s.Name, s.PID, s.State, s.Address, s.Telemetry)
+
 		if s.Problem != "" {
 			problems = append(problems, fmt.Sprintf("%s: %s", s.Name, s.Problem))
 			if !s.Optional {
@@ -212,22 +228,28 @@ func show(ctx context.Context, dir string) error {
 			}
 		}
 	}
+
 	if err := table.Flush(); err != nil {
 		return err
 	}
+
 	for _, problem := range problems {
 		fmt.Println(problem)
 	}
+
 	room, err := stack.Attach(dir).RoomURL(ctx)
 	if err != nil {
 		return err
 	}
+
 	if room != "" {
 		fmt.Printf("\ncontrol room  %s\n", room)
 	}
+
 	if needed > 0 {
 		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing, and the logs in %s show why",
 			needed, len(all), filepath.Join(dir, "logs"))
 	}
+
 	return nil
 }

@@ -25,6 +25,7 @@ func main() {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
+
 	path, err := tigerbeetle.Locate(ctx, os.Stderr)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "tigerbeetle: %v\n", err)

@@ -21,10 +21,12 @@ func Frozen(picture any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("page: encode the picture: %w", err)
 	}
+
 	html, err := Files.ReadFile("index.html")
 	if err != nil {
 		return nil, err
 	}
+
 	for _, part := range []struct{ reference, before, file, after string }{
 		{reference: `<link rel="icon" href="favicon.svg">`}, // a report loads nothing
 		{`<link rel="stylesheet" href="room.css">`, "<style>\n", "room.css", "</style>"},
@@ -37,11 +39,13 @@ func Frozen(picture any) ([]byte, error) {
 				return nil, err
 			}
 		}
+
 		if bytes.Count(html, []byte(part.reference)) != 1 {
 			return nil, fmt.Errorf("page: index.html must have %q once", part.reference)
 		}
 		inside := part.before + string(content) + part.after
 		html = bytes.Replace(html, []byte(part.reference), []byte(inside), 1)
 	}
+
 	return html, nil
 }

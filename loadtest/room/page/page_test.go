@@ -14,13 +14,16 @@ import (
 func TestFrozenReportIsOneFile(t *testing.T) {
 	html, err := Frozen(map[string]string{"headline": "</script><script>alert(1)</script>"})
 	kit.Must(t, err)
+
 	if bytes.Contains(html, []byte("alert(1)</script>")) {
 		t.Error("text of the picture ends its element")
 	}
+
 	if loads := regexp.MustCompile(`(?i:\s(src|href)=)"[^#"][^"]*"|@import|\burl\(|https?://[^w]`).FindAll(html,
 		-1); len(loads) > 0 {
 		t.Errorf("the report loads %q", loads)
 	}
+
 	if got := bytes.Count(html, []byte("</script>")); got != 2 {
 		t.Errorf("%d scripts end in the report, not 2: picture and script", got)
 	}
@@ -38,6 +41,7 @@ func TestPageFitsItsPolicy(t *testing.T) {
 	for name, pattern := range forbidden {
 		content, err := fs.ReadFile(Files, name)
 		kit.Must(t, err)
+
 		for i, line := range strings.Split(string(content), "\n") {
 			if found := pattern.FindString(line); found != "" {
 				t.Errorf("%s:%d: %q", name, i+1, found)

@@ -63,7 +63,7 @@ func namedBy(t *testing.T, kafka *kgo.Client, of ledger.Config, number uint32) l
 
 	is, unread := ledger.ReadIdentity(t.Context(), connect(t, of))
 	if err := errors.Join(err, mixed, unread); err != nil || len(known) != 3 || named != is ||
-		uint32(is.Number) != number {
+		is.Number != number {
 		t.Fatalf("%d checkpoints name %v, and the ledger is %v: %v", len(known), named, is, err)
 	}
 

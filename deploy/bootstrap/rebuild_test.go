@@ -448,7 +448,8 @@ import duckdb
 text = open(sys.argv[1]).read()
 os.chdir(sys.argv[2])
 queries = re.findall("\x60\x60\x60sql\n(.*?)\x60\x60\x60", text, re.S)
-queries[4] = re.sub("id = '.*?'", "id = '" + sys.argv[3] + "'", re.sub("'2026-11-24' AND '2026-11-26'", "'2020-01-01' AND '2099-12-31'", queries[4]))
+queries[4] = re.sub("'2026-11-24' AND '2026-11-26'", "'2020-01-01' AND '2099-12-31'", queries[4])
+queries[4] = re.sub("id = '.*?'", "id = '" + sys.argv[3] + "'", queries[4])
 answers = [duckdb.sql(query).fetchall() for query in queries]
 said = io.StringIO()
 with contextlib.redirect_stdout(said):

@@ -69,11 +69,13 @@ var colors = [][2]string{
 
 // Style is the style sheet of drawings, for a page that holds some.
 var Style = template.CSS(style(0) + "@media (prefers-color-scheme: dark) {\n" + style(1) + "}\n" + `svg text { font: 11px system-ui, sans-serif; stroke: none; }
-svg text.name, svg text.title { font-size: 12px; } svg text.title { font-weight: 600; } svg text.head { font-size: 15px; font-weight: 600; }
+svg text.name, svg text.title { font-size: 12px; } svg text.title { font-weight: 600; }
+svg text.head { font-size: 15px; font-weight: 600; }
 svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg .grid { stroke-width: 1; } svg .limit { stroke-width: 1; stroke-dasharray: 4 3; } svg rect { stroke-width: 1; }
 svg path { fill: none; stroke-width: 1.8; } svg path.thin { stroke-width: 1; stroke-dasharray: 2 2; }
-svg path.dashed { stroke-dasharray: 6 3; } svg path.dotted { stroke-dasharray: 2 2; } svg path.swatch { stroke-width: 8; }
+svg path.dashed { stroke-dasharray: 6 3; } svg path.dotted { stroke-dasharray: 2 2; }
+svg path.swatch { stroke-width: 8; }
 svg path.area { stroke-width: 1.4; fill-opacity: .18; } svg rect.band { stroke: none; opacity: .1; }
 `)
 

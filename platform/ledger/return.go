@@ -439,6 +439,7 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 		r.ExpiresAt = r.At.Add(time.Duration(leg.Timeout) * time.Second)
 		if verdict := byID[ReturnVerdict(id)]; verdict != nil {
 			r.Decided, r.Verdict = true, ReturnVerdictOf(*verdict)
+
 			content := pix.ReturnContent{Original: original, AmountCentavos: uint64(r.AmountCentavos), Reason: r.Reason}
 			if verdict.UserData64 != content.Hash() {
 				r.Verdict.Settled, r.Verdict.Reason = false, pix.ReasonConflict

@@ -28,13 +28,9 @@ render() {
 	cat <<-'END'
 		# Settings
 
-		Every program takes its settings from environment variables. It checks all of them before it
-		starts, and ends with exit code 2 and the name of one that is wrong. This list has each setting
-		with its default. `PROGRAM --help` says more: the range, what happens at the limit, what an empty
-		value means, and what is for tests only. It alone has what only the bank simulator and the
-		embedded broker take, because neither is a part of a real clearing house.
-
-		`make settings` writes this file from the code.
+		Environment variables with their defaults. A program checks all of them before it starts, and ends
+		with exit code 2 and the name of one that is wrong. `PROGRAM --help` has the ranges, what is for
+		tests only, and what only bank simulator and embedded broker take. `make settings` writes this file.
 	END
 	list | awk -F '\t' '
 		{

@@ -132,7 +132,12 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 			var bomb *kgo.ErrDecompressTooLarge
 			// no client can read it, so no engine has used it
 			if (topic == answersTopic || topic == questionsTopic) && errors.As(err, &bomb) {
-				r.set(topic, partition, bomb.NextOffset)
+				next := r.next[topic][partition]
+				if bomb.Offset <= next { // else the client has left out what stands before it: it is fetched again
+					next = bomb.NextOffset
+				}
+
+				r.set(topic, partition, next)
 			}
 			failed = fmt.Errorf("partition %d, offset %d: %w", partition, r.next[topic][partition], err)
 

@@ -37,25 +37,53 @@ func produceOne(t *testing.T, client *kgo.Client, topic string, partition int32)
 		&kgo.Record{Topic: topic, Partition: partition, Value: []byte("x")}).FirstErr())
 }
 
-// A fetch may hold records before a batch that no client can unpack: they are read, too.
+// A client that leaves out records, and begins at a batch too large to unpack, must not make the reader pass over both.
 func TestRecordsBeforeABombAreRead(t *testing.T) {
-	_, topics := fakeTopics(t, 1, answersTopic)
+	cluster, topics := fakeTopics(t, 1, answersTopic)
 	topics.kafka = append(topics.kafka, kgo.MaxDecompressBatchBytes(1<<20))
-	produceOne(t, topics.client, answersTopic, 0)
+
+	for range 3 { // each a batch
+		produceOne(t, topics.client, answersTopic, 0)
+	}
 	bomb, err := hostile.Bomb(time.Now().UnixMilli(), 2<<20, kgo.CodecGzip)
 	kit.Must(t, err)
 	kit.Must(t, kit.ErrorOf(hostile.Produce(t.Context(), topics.client, answersTopic, 0, bomb.Encode())))
 	produceOne(t, topics.client, answersTopic, 0)
 	b, err := topics.boundsOf(t.Context(), answersTopic)
 	kit.Must(t, err)
+	left := leap(cluster, 1, 3)
 	var offsets []int64
 
 	err = topics.readAll(t.Context(), answersTopic, b, func(r Record) {
 		offsets = append(offsets, r.Offset)
 	}, nil, Unreadable)
-	if last := b.ends[answersTopic][0].Offset - 1; err != nil || !slices.Equal(offsets, []int64{0, last}) {
-		t.Errorf("read %v, %v: want the first and %d", offsets, err, last)
+	if last := b.ends[answersTopic][0].Offset - 1; err != nil || *left != 0 ||
+		!slices.Equal(offsets, []int64{0, 1, 2, last}) {
+		t.Errorf("read %v, %v, with %d leaps left: want the first three and %d", offsets, err, *left, last)
 	}
+}
+
+// leap makes a reader's client begin at an offset, in place of one below it, so many times. It returns how often it
+// still will.
+func leap(cluster *kfake.Cluster, times int, to int64) *int {
+	cluster.ControlKey(fetchKey, func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+
+		for i := range request.(*kmsg.FetchRequest).Topics {
+			for j := range request.(*kmsg.FetchRequest).Topics[i].Partitions {
+				of := &request.(*kmsg.FetchRequest).Topics[i].Partitions[j]
+				// of the reader, not of who looks
+				if request.(*kmsg.FetchRequest).MaxBytes > 2*stream.MessageBytesMax && times > 0 && of.FetchOffset < to {
+					times--
+					of.FetchOffset = to
+				}
+			}
+		}
+
+		return nil, nil, false
+	})
+
+	return &times
 }
 
 // What a client gets begins behind what it asked for. The broker has what is between, or it does not.
@@ -76,28 +104,12 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 
 		return offsets, err
 	}
-	leaps := 3
-	cluster.ControlKey(fetchKey, func(request kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-
-		for i := range request.(*kmsg.FetchRequest).Topics {
-			for j := range request.(*kmsg.FetchRequest).Topics[i].Partitions {
-				of := &request.(*kmsg.FetchRequest).Topics[i].Partitions[j]
-				// of the reader, not of who looks
-				if request.(*kmsg.FetchRequest).MaxBytes > 2*stream.MessageBytesMax && leaps > 0 && of.FetchOffset < 7 {
-					leaps--
-					of.FetchOffset = 7
-				}
-			}
-		}
-
-		return nil, nil, false
-	})
+	leaps := leap(cluster, 3, 7)
 
 	offsets, err := read(nil)
-	if err != nil || len(offsets) != count || offsets[0] != 0 || leaps != 0 || topics.leftOut != 3 {
+	if err != nil || len(offsets) != count || offsets[0] != 0 || *leaps != 0 || topics.leftOut != 3 {
 		t.Errorf("read %v, %v, fetched again %d times, and %d leaps are left: want every record once", offsets, err,
-			topics.leftOut, leaps)
+			topics.leftOut, *leaps)
 	}
 	kit.Must(t, kit.ErrorOf(
 		topics.admin.DeleteRecords(t.Context(), kadm.Offsets{answersTopic: {0: {Topic: answersTopic, At: 4}}})))

@@ -63,7 +63,7 @@ func TestRecordsBeforeABombAreRead(t *testing.T) {
 	}
 }
 
-// leap makes a reader's client begin at an offset, in place of one below it, so many times. It returns how often it
+// leap makes a client of a reader begin at an offset, in place of one below it, so many times. It returns how often it
 // still will.
 func leap(cluster *kfake.Cluster, times int, to int64) *int {
 	cluster.ControlKey(fetchKey, func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -73,7 +73,8 @@ func leap(cluster *kfake.Cluster, times int, to int64) *int {
 			for j := range request.(*kmsg.FetchRequest).Topics[i].Partitions {
 				of := &request.(*kmsg.FetchRequest).Topics[i].Partitions[j]
 				// of the reader, not of who looks
-				if request.(*kmsg.FetchRequest).MaxBytes > 2*stream.MessageBytesMax && times > 0 && of.FetchOffset < to {
+				if request.(*kmsg.FetchRequest).MaxBytes > 2*stream.MessageBytesMax && times > 0 &&
+					of.FetchOffset < to {
 					times--
 					of.FetchOffset = to
 				}

@@ -63,6 +63,8 @@ func (m *machine) look(ctx context.Context) []process {
 		return nil
 	}
 
+	asked := time.Now()
+
 	all, err := m.stack.Status(ctx)
 	if err != nil && !errors.Is(err, stack.ErrNotRunning) {
 		return m.last()
@@ -91,11 +93,12 @@ func (m *machine) look(ctx context.Context) []process {
 		}
 
 		if at, waits := m.restarts[status.Name]; waits {
-			if status.State != stack.Dead {
-				delete(m.restarts, status.Name)
-			} else {
+			switch {
+			case status.State == stack.Dead:
 				left := max(0, at.Sub(now).Seconds())
 				p.RestartsInSeconds = &left
+			case asked.After(at.Add(-restartAfter)): // a state of before the kill says nothing
+				delete(m.restarts, status.Name)
 			}
 		}
 		m.processes = append(m.processes, p)

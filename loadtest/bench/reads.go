@@ -29,10 +29,10 @@ const (
 	// readBeside is what comes from all banks a second meanwhile.
 	readBeside = 400
 	// slice is how long a flood is measured, and the quiet between two.
-	slice = time.Second
-	// underWay is how long a flood goes on before it is measured: a thousand requests that begin in one instant are
-	// another question.
-	underWay = 250 * time.Millisecond
+	slice = 5 * time.Second
+	// underWay is how long a flood, or the quiet, goes on before it is measured. It is longer than a read waits for
+	// its turn: what goes on is measured, with its refusals, and not the first requests of a thousand connections.
+	underWay = 4 * time.Second
 )
 
 // reader is a bank that reads all it may.
@@ -42,7 +42,7 @@ type reader struct {
 	doors                 []*load.Callers
 	population            sandbox.Population
 	bank                  int
-	requests, refusals    *atomic.Int64
+	answers, refusals     *atomic.Int64
 }
 
 // floods are what a reader may do, each on so many connections.
@@ -71,11 +71,14 @@ func (r *reader) read(ctx context.Context, flood int) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				lasts, cancel := context.WithTimeout(ctx, 5*time.Second) // a stream has no end
-				answer, err := r.doors[i%len(r.doors)].Send(lasts, http.MethodGet, floods[flood].path(r),
+				answer, _ := r.doors[i%len(r.doors)].Send(lasts, http.MethodGet, floods[flood].path(r),
 					string(r.ispb), nil)
 				cancel()
 
-				if r.requests.Add(1); err == nil && answer.Status == http.StatusTooManyRequests {
+				switch answer.Status { // none if the flood's end came before
+				case http.StatusOK:
+					r.answers.Add(1)
+				case http.StatusTooManyRequests:
 					r.refusals.Add(1)
 				}
 			}
@@ -118,12 +121,12 @@ func (m *session) underReads(ctx context.Context) error {
 	doors := func() []*load.Callers { // of each bank: it waits for no connection of another's
 		return []*load.Callers{load.NewCallers(m.ProducerURL(), m.keys), load.NewCallers(second, m.keys)}
 	}
-	var requests, refusals atomic.Int64
+	var answers, refusals atomic.Int64
 	var readers []*reader
 
 	for bank := 1; bank < m.population.Banks; bank++ {
 		reader := &reader{ispb: m.population.Bank(bank), doors: doors(), population: m.population, bank: bank,
-			requests: &requests, refusals: &refusals}
+			answers: &answers, refusals: &refusals}
 		if err := reader.prepare(ctx); err != nil {
 			return err
 		}
@@ -140,11 +143,11 @@ func (m *session) underReads(ctx context.Context) error {
 
 	err = while(ctx, beside, func() error {
 		phase := func(name string, flood func(context.Context)) error {
-			requests.Store(0)
+			answers.Store(0)
 			refusals.Store(0)
 			err := m.phase(ctx, payer, name, flood)
 			lasted := float64(m.slices()) * (slice + underWay).Seconds()
-			m.run.set(readFigures, name+", requests", float64(requests.Load())/lasted)
+			m.run.set(readFigures, name+", answers", float64(answers.Load())/lasted)
 			m.run.set(readFigures, name+", refused", float64(refusals.Load())/lasted)
 
 			return err
@@ -184,6 +187,8 @@ func (m *session) slices() int { return max(1, int(m.RateDuration/slice)) }
 func (m *session) phase(ctx context.Context, payer *payer, name string, flood func(context.Context)) error {
 	quiet, flooded := newPaid(), newPaid()
 	for range m.slices() {
+		host.Sleep(ctx, underWay)
+
 		err := payer.pay(ctx, quiet)
 		if err == nil {
 			err = while(ctx, flood, func() error {

@@ -149,7 +149,7 @@ var (
 		shows("p99", "%.1f", figure{readFigures, "flooded p99"}), ofQuiet("p99"),
 		shows("own reads, p50", "%.1f", figure{readFigures, "flooded reads p50"}), ofQuiet("reads p50"),
 		shows("failed", "%.0f", figure{readFigures, "failed"}),
-		shows("reads/s", "%.0f", figure{readFigures, "requests"}),
+		shows("answers/s", "%.0f", figure{readFigures, "answers"}),
 		shows("refused/s", "%.0f", figure{readFigures, "refused"}),
 	}
 )

@@ -44,14 +44,15 @@ func (e *Engine) awaitLog(ctx context.Context) error {
 	})
 }
 
-// name names a partition's log in the ledger, by the first batch that it has.
+// name names a partition's log in the ledger, by the first batch that it has. It reads that with a client that has no
+// fetch under way: behind one that waits for records, the first payments would wait, too.
 func (e *Engine) name(ctx context.Context, partition int32) error {
 	bounds, err := stream.BoundsOf(ctx, e.direct, stream.Payments)
 	if err != nil {
 		return err
 	}
 
-	o, err := origin.Name(ctx, e.direct, e.ledger, e.logNumber, partition, bounds[partition].Start)
+	o, err := origin.Name(ctx, e.overtakenReader, e.ledger, e.logNumber, partition, bounds[partition].Start)
 	if err != nil {
 		return err
 	}

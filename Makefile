@@ -99,13 +99,13 @@ load: build ## send load to the running stack, and write .stack/load.html: make 
 audit: build ## prove the running stack's books, after the load: one outcome for each payment, every centavo in place
 	@bin/loadtest audit
 
-bench: build ## measure the ledger alone, the pipeline's maximum, latencies, costs and the HTTP API (quiet machine; some 20 minutes): make bench ARGS='--runs 3 --compare FILE'; overload, three times the maximum and what is left of it: make bench ARGS='--parts overload'
+bench: build ## measure the ledger alone, the pipeline's maximum, latencies, costs and the HTTP API (quiet machine; some 20 minutes): make bench ARGS='--runs 3 --compare FILE'
 	@bin/loadtest bench --json .stack/bench.json --report .stack/bench.html $(ARGS)
 
 drawings: build ## draw the plots of FINDINGS.md from the result in findings/
 	@bin/loadtest bench --from findings/bench.json --drawings findings >/dev/null
 
-bench-all: build ## measure overload, floods and profiles, too (three quarters of an hour; 15 GB of disk); other banks, engines or mixes: make bench ARGS='--parts maximum --engines 4 --mix hottest'
+bench-all: build ## measure floods, slow banks, growth and profiles, too (an hour; 60 GB of disk); other banks, engines or mixes: make bench ARGS='--parts maximum --engines 4 --mix hottest'
 	@bin/loadtest bench --parts all --json .stack/bench.json --report .stack/bench.html $(ARGS)
 
 bench-gate: build ## compare short ratios (of the ledger alone, of a bare pipeline) with those in findings/ratios.json; worse by 15 % twice is a failure (4 minutes; quiet machine)

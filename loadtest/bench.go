@@ -47,8 +47,6 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of the ledger alone, and of each maximum")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
-	f.IntVar(&config.OverloadPayments, "overload-payments", 800_000,
-		"payments that each row of the part overload has to offer; those that are refused are offered again")
 	f.IntVar(&config.Engines, "engines", 1, "engines in every row")
 	f.StringVar(&config.Mix, "mix", "settling",
 		"cases of the payments in every row that has none of its own, as of loadtest run")
@@ -131,7 +129,6 @@ func (f *benchFlags) complete(config *bench.Config) error {
 		settings.InRange("--engines", config.Engines, 1, enginesMax),
 		settings.InRange("--runs", config.Passes, 1, 100),
 		settings.InRange("--payments", config.Payments, 1, paymentsMax),
-		settings.InRange("--overload-payments", config.OverloadPayments, 1000, paymentsMax),
 		settings.InRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
 		return err
 	}

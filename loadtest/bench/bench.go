@@ -29,22 +29,21 @@ import (
 
 // Config says what to measure.
 type Config struct {
-	Dir, BinDir      string
-	Population       sandbox.Population
-	Parts            []string
-	Rows             string // a part of the names of the rows to measure; empty: all of the parts
-	Passes           int    // passes over everything
-	Payments         int    // of the ledger alone, and of each maximum
-	Rates            []int  // of the latencies
-	RateDuration     time.Duration
-	OverloadPayments int         // of each row that offers too much
-	Engines          int         // of every row
-	Mix              string      // of every row that has none of its own
-	Room             bool        // the control room runs in every row
-	Archive          bool        // the archiver does
-	Environment      environment // more variables of every row
-	Profiles         string      // folder of the part profile
-	ProgressOn, Log  io.Writer
+	Dir, BinDir     string
+	Population      sandbox.Population
+	Parts           []string
+	Rows            string // a part of the names of the rows to measure; empty: all of the parts
+	Passes          int    // passes over everything
+	Payments        int    // of the ledger alone, and of each maximum
+	Rates           []int  // of the latencies
+	RateDuration    time.Duration
+	Engines         int         // of every row
+	Mix             string      // of every row that has none of its own
+	Room            bool        // the control room runs in every row
+	Archive         bool        // the archiver does
+	Environment     environment // more variables of every row
+	Profiles        string      // folder of the part profile
+	ProgressOn, Log io.Writer
 }
 
 const (
@@ -245,8 +244,6 @@ func (m *session) do(ctx context.Context) error {
 		return m.ledgerAlone()
 	case rest:
 		return m.idle(ctx)
-	case overBatches, overKafka:
-		return m.overloaded(ctx)
 	case readFloods:
 		return m.underReads(ctx)
 	}

@@ -19,8 +19,8 @@ import (
 
 var everything = Config{
 	Parts: AllParts(), Payments: 1_000_000, Engines: 1, Mix: "settling", Rates: []int{1000, 20_000},
-	RateDuration: 30 * time.Second, OverloadPayments: 800_000,
-	Population: sandbox.Population{Banks: 5, Customers: 5000},
+	RateDuration: 30 * time.Second,
+	Population:   sandbox.Population{Banks: 5, Customers: 5000},
 }
 
 func TestRatesOfEqualParts(t *testing.T) {

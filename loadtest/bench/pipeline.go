@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
@@ -82,7 +81,7 @@ func (m *session) pipeline(ctx context.Context) error {
 	if m.part == profilePart {
 		profiled = m.startProfile(ctx, engines[0])
 	}
-	stopBanks, stopFlood := m.startBanks(ctx, end), m.startFlood(ctx)
+	stopFlood := m.startFlood(ctx)
 	var counted meter.Engines
 	var unmeasured error
 
@@ -96,7 +95,7 @@ func (m *session) pipeline(ctx context.Context) error {
 	}
 
 	result, err := m.load(running, cmp.Or(m.mix, m.Mix), config)
-	if err := errors.Join(err, unmeasured, stopFlood(), stopBanks()); err != nil {
+	if err := errors.Join(err, unmeasured, stopFlood()); err != nil {
 		return err
 	}
 
@@ -113,10 +112,6 @@ func (m *session) pipeline(ctx context.Context) error {
 		m.run.verdict = result.Verdict() + ". " + verdict.String()
 	}
 	m.sumUp(result, counted.Since(countedBefore))
-
-	if m.part == questionsPart && m.rate > 0 {
-		return m.answered(ctx)
-	}
 
 	return nil
 }
@@ -135,11 +130,7 @@ func (m *session) prepare(ctx context.Context) (engines []string, bare []meter.P
 		}
 	}
 
-	if m.answering > 0 { // the banks over HTTP are all there are
-		err = m.StopProcess(ctx, stack.Simulator)
-	}
-
-	if err == nil && m.capped {
+	if m.capped {
 		err = m.capBanks(ctx)
 	}
 

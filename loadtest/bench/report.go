@@ -47,7 +47,7 @@ func (r *Result) Page() report.Page {
 }
 
 func (r *Result) draw(p *report.Page) {
-	var throughput, costs, hops, overload []plot.Bar
+	var throughput, costs, hops []plot.Bar
 	var curves []report.Curve
 
 	for _, row := range r.Rows {
@@ -56,13 +56,7 @@ func (r *Result) draw(p *report.Page) {
 		}
 
 		p.Figures = append(p.Figures, row.headline()...)
-		if has(overloadFigures)(row) {
-			bar := row.bar(overloadFigures, "maximum", "offered")
-			bar.Values = append(bar.Values, row.median(perSecond))
-			overload = append(overload, bar)
-		}
-
-		if row.Part == doorPart || row.Part == overloadPart {
+		if row.Part == doorPart {
 			continue // the other drawings are of payments that settle
 		}
 
@@ -91,8 +85,6 @@ func (r *Result) draw(p *report.Page) {
 		report.DrawCurves("Latency by percentile, at fixed rates", curves))
 	p.Draw("budget", "Mean of each hop: queue (from the topic until fetched), reserve (until the money is held), authorize (the bank's response), resolve (until posted or voided), report (until Kafka stored it).",
 		plot.Bars("Where the time of a payment goes in the engine", "ms", true, meter.HopNames, hops))
-	p.Draw("overload", "Payments a second: the maximum just before, what is offered, and what settles.",
-		plot.Bars("More than the maximum", "/s", false, []string{"maximum", "offered", "settled"}, overload))
 	p.Draw("cpu", "Of each process, with the load generator. Small requests cost more.",
 		plot.Bars("CPU of a payment", "µs", false, columns, costs))
 }

@@ -60,9 +60,7 @@ const (
 	networkFigures  = "network_bytes"
 	diskFigures     = "disk_bytes"
 	memoryFigures   = "memory_mib"
-	overloadFigures = "overload"
 	readFigures     = "reads_ms"
-	answerFigures   = "answers_ms"
 	idleFigures     = "idle_percent"
 	idleWaitFigures = "idle_waits"
 	growthFigures   = "growth" // payments/s, by part

@@ -18,7 +18,6 @@ type row struct {
 	payments    int       // 0: those of the config, at a rate as many as its time takes
 	rate        int       // payments a second; 0: as fast as it goes
 	does        operation // what is measured; empty: the pipeline
-	times       float64   // of the maximum that is offered
 	outstanding int       // in flight at a maximum; 0: outstandingMax
 	mix         string    // empty: that of the config
 	kafka       string
@@ -28,7 +27,6 @@ type row struct {
 	sharedCores bool          // the ledger has no processor of its own; always so at a rate
 	banks       int
 	flood       load.Flood // sent by others meanwhile
-	answering   int        // banks that answer over HTTP; if any do, the others hang
 	env         environment
 }
 
@@ -47,26 +45,22 @@ const (
 	payBatch     operation = "payments accepted in batches"
 	readStates   operation = "states of settled payments read"
 	readBalances operation = "balances read while payments settle"
-	overBatches  operation = "batches" // offer more than the maximum, as the next
-	overKafka    operation = "Kafka"
 	readFloods   operation = "payments while others read"
 )
 
 const (
-	ceilingPart   = "ceiling"
-	maximumPart   = "maximum"
-	latencyPart   = "latency"
-	doorPart      = "door"
-	overloadPart  = "overload"
-	floodPart     = "flood"
-	questionsPart = "questions"
-	distancePart  = "distance"
-	slowPart      = "slow-banks"
-	growthPart    = "growth"
-	capsPart      = "caps"
-	idlePart      = "idle"
-	profilePart   = "profile"
-	gatePart      = "gate"
+	ceilingPart  = "ceiling"
+	maximumPart  = "maximum"
+	latencyPart  = "latency"
+	doorPart     = "door"
+	floodPart    = "flood"
+	distancePart = "distance"
+	slowPart     = "slow-banks"
+	growthPart   = "growth"
+	capsPart     = "caps"
+	idlePart     = "idle"
+	profilePart  = "profile"
+	gatePart     = "gate"
 )
 
 // parts are the values of --parts, in the order of measuring.
@@ -75,9 +69,7 @@ var parts = []struct{ name, what string }{
 	{maximumPart, "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, Apache Kafka"},
 	{latencyPart, "latencies at fixed rates, all processors shared; the lowest also of a bare pipeline: two consumers, two requests to the ledger, four hops, nothing else"},
 	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
-	{overloadPart, "two and three times the maximum, in batches over HTTP and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
-	{questionsPart, "banks that answer over HTTP beside banks over Kafka: how long an answer takes at 1,000/s with all processors shared, also while four of five banks hang; the maximum"},
 	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone with posts as late, and the maximum with 80,000 payments in flight"},
 	{growthPart, "the maximum through five times --payments: payments/s of each part, as the ledger's file grows (55 GB of disk)"},
 	{capsPart, "the maximum with a cap on outflow on every bank: a fourth leg, whose holds all stay alive"},
@@ -136,16 +128,12 @@ const (
 
 // Environments of rows.
 var (
-	// Without rate limits for callers.
-	unlimited = environment{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}
 	// The front door refuses nothing: it accepts faster than payments settle.
-	acceptsAll = environment{stack.Producer: append(slices.Clip(unlimited[stack.Producer]), "SHED_AGE=10m")}
+	acceptsAll = environment{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000", "SHED_AGE=10m"}}
 	slowBanks  = environment{
 		stack.Simulator: {`SIMULATOR_PROFILES={"default": {"delay": {"min_ms": 1000, "mean_ms": 1470, "max_ms": 2500}}}`}}
-	// A room that payments to silent banks would fill within 10 s, if they could.
-	smallRoom = "ENGINE_IN_FLIGHT_MAX=20000"
-	// All of five banks but the first.
-	silentBanks = environment{stack.Engine: {smallRoom},
+	// All of five banks but the first. Payments to them would fill the engine's room within 10 s, if they could.
+	silentBanks = environment{stack.Engine: {"ENGINE_IN_FLIGHT_MAX=20000"},
 		stack.Simulator: {`SIMULATOR_PROFILES={"10000002": {"silent_share": 1}, "10000003": {"silent_share": 1}, "10000004": {"silent_share": 1}, "10000005": {"silent_share": 1}}`}}
 )
 
@@ -184,13 +172,6 @@ func (c Config) rows() (chosen []row) {
 	add(doorPart, "front door, balances while 1,000/s settle",
 		row{does: readBalances, payments: int(settlingRate * c.RateDuration.Seconds()), env: acceptsAll})
 
-	for _, way := range []operation{overBatches, overKafka} {
-		for _, times := range []float64{2, 3} {
-			add(overloadPart, fmt.Sprintf("overload, %s, %g times the maximum", way, times),
-				row{does: way, times: times, payments: c.OverloadPayments, env: unlimited})
-		}
-	}
-
 	add(slowPart, "ledger alone, slow banks", row{does: fillLedger, answers: slowAnswers})
 	add(slowPart, "maximum, slow banks", row{answers: slowAnswers, outstanding: slowOutstanding, env: slowBanks})
 	add(growthPart, fmt.Sprintf("maximum, %s payments", pix.Thousands(growthTimes*c.Payments)),
@@ -203,19 +184,6 @@ func (c Config) rows() (chosen []row) {
 			row{payments: c.Payments / 2, sharedCores: true, apart: apart})
 	}
 
-	// With two processors, one of them the ledger's, these would measure the queue for the other one.
-	add(questionsPart, "1,000/s, banks over Kafka", row{rate: 1000, banks: 5})
-	add(questionsPart, "1,000/s, banks over HTTP", row{rate: 1000, banks: 5, answering: 5, env: unlimited})
-	add(questionsPart, "1,000/s, to one bank over HTTP",
-		row{rate: 1000, banks: 5, answering: 5, env: unlimited, mix: "hottest"})
-	add(questionsPart, "1,000/s, to one bank over HTTP, 2,000/s to four that hang",
-		row{rate: 1000, banks: 5, answering: 1, mix: "hottest",
-			flood: load.Flood{Kind: load.ToSilentBanks, PerSecond: 2000},
-			env:   environment{stack.Producer: unlimited[stack.Producer], stack.Engine: {smallRoom}}})
-	add(questionsPart, "maximum, five banks over Kafka", row{banks: 5, sharedCores: true})
-	add(questionsPart, "maximum, five banks over HTTP", row{banks: 5, sharedCores: true, answering: 5, env: unlimited})
-
-	add(overloadPart, "maximum, all refused", row{mix: "too-old=1", payments: c.OverloadPayments})
 	add(floodPart, "payments while others read",
 		row{does: readFloods, rate: readPayRate, payments: c.Payments / 4, banks: 5})
 

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/meter"
@@ -46,15 +45,6 @@ func (c column) ifKnown(f figure) column {
 func known(title, format, group, name string) column {
 	f := figure{group, name}
 	return shows(title, format, f).ifKnown(f)
-}
-
-// count writes a number with its thousands, if there is one.
-func count(title, group, name string) column {
-	f := figure{group, name}
-
-	return column{title, func(_ Row, of values) string {
-		return pix.Thousands(int64(math.RoundToEven(of(f))))
-	}}.ifKnown(f)
 }
 
 // share writes part of whole, as a multiple of unit. A whole of less than least counts as that.
@@ -126,22 +116,6 @@ var (
 		known("p99", "%.1f", latencyFigures, "p99"),
 		known("max", "%.1f", latencyFigures, "max"),
 	}
-	overloadColumns = []column{
-		count("maximum", overloadFigures, "maximum"),
-		count("offered/s", overloadFigures, "offered"),
-		count("settled/s", runFigures, "per_second"),
-		share("of the maximum", "%.1f %%", 100, perSecond, figure{overloadFigures, "maximum"}, 1),
-		count("refused/s", overloadFigures, "refused"),
-		count("a refusal, µs", overloadFigures, "refusal_us"),
-		count("accepted", overloadFigures, "accepted"),
-		share("of which settled", "%.2f %%", 100, figure{overloadFigures, "settled"},
-			figure{overloadFigures, "accepted"}, 1),
-		known("p50", "%.1f", latencyFigures, "p50"),
-		known("p99", "%.1f", latencyFigures, "p99"),
-		shows("normal after", "%.1f", figure{overloadFigures, "normal_after"}),
-		shows("generator", "%.2f", figure{overloadFigures, "generator_processors"}),
-		count("settled/s beside refusals", overloadFigures, "settled_beside_refusals"),
-	}
 	// Their names follow that of a flood.
 	readMaximum = figure{readFigures, "maximum"}
 	readColumns = []column{
@@ -163,7 +137,7 @@ var tables = []table{
 	{title: "Everything measured", columns: figures, fill: table.spread,
 		note: "latency in ms, from the intended send to the settlement report (at a maximum: from the send); bytes and CPU µs for each payment",
 		of: func(r Row) bool { // the figures of others count other things
-			return r.Part != doorPart && r.Part != idlePart && !has(overloadFigures)(r) && !has(readFigures)(r)
+			return r.Part != doorPart && r.Part != idlePart && !has(readFigures)(r)
 		}},
 	{title: "The HTTP API (front door), as fast as its connections go", of: isDoor, columns: doorColumns,
 		fill: table.spread,
@@ -184,15 +158,10 @@ var tables = []table{
 		note: "in equal parts of the payments, one after the other"},
 	{title: "Where the time of a payment goes in the engine, ms: mean (99th percentile)", of: has(hopMeanFigures),
 		columns: inEach(meter.HopNames, "%.1f (%.0f)", hopMeanFigures, hopP99Figures), fill: table.medians},
-	{title: "Overload", of: has(overloadFigures), columns: overloadColumns, fill: table.medians,
-		note: "The maximum is measured just before on the same stack, straight to Kafka in a closed loop. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole batch, p50. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less. Settled beside refusals: straight to Kafka all orders settle until the queue is nearly as old as the deadline; this is from the first refusal to the end of the load"},
 	{title: "Payments of a bank while others read all they may", first: "what another bank reads", of: has(readFigures),
 		columns: readColumns, fill: table.reads,
 		note: fmt.Sprintf("ms, over HTTP at two front doors, from the instant when a payment is due to the answer that it is settled; last four banks read all of it; %d payments/s of all banks beside. times: of the quiet between",
 			readBeside)},
-	{title: "From the question in Kafka to the answer in Kafka, ms", of: has(answerFigures),
-		columns: inEach([]string{"p50", "p99"}, "%.1f", answerFigures), fill: table.medians,
-		note: "by the times of the records, without the first two seconds; where four banks hang, of the fifth"},
 	{title: "While nobody pays: % of a processor (waits a second)", of: has(idleFigures),
 		columns: inEach(idleColumns, "%.1f (%.0f)", idleFigures, idleWaitFigures), fill: table.medians,
 		note: "from 10 s after all are ready; a wait is a thread that goes to sleep"},

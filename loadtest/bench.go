@@ -19,9 +19,8 @@ import (
 
 // benchFlags are the flags that are not part of bench.Config as they are.
 type benchFlags struct {
-	set                                   []string
-	json, report, from, compare, drawings string
-	worseMax                              float64
+	set                           []string
+	json, from, compare, drawings string
 }
 
 func benchCommand() *cobra.Command {
@@ -31,7 +30,7 @@ func benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measures how many payments a second this machine settles, with everything on it",
 		Example: `  loadtest bench
-  loadtest bench --parts all --runs 3 --json now.json --report now.html --compare earlier.json
+  loadtest bench --parts all --runs 3 --json now.json --compare earlier.json
   loadtest bench --parts latency --rates 1000 --env clearing-engine:LEDGER_REQUEST_PAUSE=1ms
   loadtest bench --parts maximum --rows "shared cores" --engines 4
   SANDBOX_CUSTOMERS=1000000 loadtest bench --parts maximum --mix hottest
@@ -54,12 +53,10 @@ func benchCommand() *cobra.Command {
 	f.BoolVar(&config.Archive, "archive", false, "the archiver runs in every row")
 	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
-	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")
-	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawings to this folder as SVG")
+	f.StringVar(&flags.drawings, "drawings", "", "write drawings to this folder as SVG")
 	f.StringVar(&flags.from, "from", "", "measure nothing, but read a result that --json wrote")
 	f.StringVar(&flags.compare, "compare", "",
 		"show what is slower or faster than in an earlier result that --json wrote")
-	f.Float64Var(&flags.worseMax, "worse-max", 0.1, "exit code 1 if a compared figure is worse by more than this share")
 	command.Long = `Starts a stack of its own for each row and measures it. Parts:
 ` + bench.PartsHelp() + `
 A row with a wrong outcome, a dropped send or a failed audit gives no figure, and exit code 1.
@@ -101,9 +98,9 @@ Environment:
 		}
 		result.Write(os.Stdout) // what was valid so far
 
-		err = errors.Join(err, report.WriteJSON(flags.json, result), result.Page().Write(flags.report, flags.drawings))
+		err = errors.Join(err, report.WriteJSON(flags.json, result), result.Draw(flags.drawings))
 		if earlier != nil {
-			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier, flags.worseMax))
+			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier))
 		}
 
 		return err
@@ -133,20 +130,14 @@ func (f *benchFlags) complete(config *bench.Config) error {
 		return err
 	}
 
-	if f.worseMax < 0 || f.worseMax > 10 {
-		return fmt.Errorf("--worse-max is %v: it must be from 0 to 10", f.worseMax)
-	}
-
 	for _, rate := range config.Rates {
 		if err := settings.InRange("--rates", rate, 1, rateMax); err != nil {
 			return err
 		}
 	}
 
-	for _, path := range []string{f.json, f.report} { // now, and not after an hour of measuring
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(filepath.Dir(f.json), 0o755); err != nil { // now, and not after an hour of measuring
+		return err
 	}
 
 	var err error

@@ -63,8 +63,7 @@ const (
 func Measure(ctx context.Context, config Config) (*Result, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
 	r := &Result{StartedAt: time.Now().UTC(),
-		Hardware: meter.Hardware() + ", everything on it, load generator included", Settings: config.settings(),
-		Passes: config.Passes}
+		Hardware: meter.Hardware() + ", everything on it, load generator included", Settings: config.settings()}
 	rows := config.rows()
 	most := row{}
 
@@ -102,7 +101,6 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 			}
 			of.relate(row, run)
 			r.Rows[i].add(run)
-			r.Seconds = time.Since(r.StartedAt).Seconds()
 		}
 	}
 
@@ -228,9 +226,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if err := m.do(ctx); err != nil {
 		return nil, err
 	}
-	m.run.set(runFigures, "payments", float64(r.payments))
 	m.run.set(runFigures, "busy_share_before", busy)
-	m.run.verdict += fmt.Sprintf("; other programs used %.0f %% of the machine before it", 100*busy)
 
 	return m.run, nil
 }

@@ -28,11 +28,14 @@ var compared = []struct {
 const CompareRule = "Ratios are compared, which hold on another machine: payments/s to those of the ledger\n" +
 	"alone, latencies and CPU to those of the bare pipeline, CPU to the ledger's, each in one pass.\n" +
 	"One has changed if its medians differ by more than noise (payments/s and CPU 5 %, p50 15 %,\n" +
-	"p99 30 %) and the ranges of the two results do not overlap."
+	"p99 30 %) and the ranges of the two results do not overlap. Exit code 1: worse by more than 15 %."
+
+// worseMax is the share by which a figure may be worse.
+const worseMax = 0.15
 
 // WriteComparison prints what changed since an earlier result, in rows of both. It returns an error if a figure is
-// worse by more than worseMax, a share.
-func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64) error {
+// worse by more than worseMax.
+func (r *Result) WriteComparison(w io.Writer, earlier *Result) error {
 	table := report.Table{Note: CompareRule, Head: []string{"", "figure", "before", "now", ""}}
 	if earlier.Hardware != r.Hardware || earlier.Settings != r.Settings {
 		table.Note += "\nHARDWARE OR SETTINGS DIFFER. Before: " + earlier.Hardware + "; " + earlier.Settings
@@ -43,7 +46,7 @@ func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64)
 		for _, other := range earlier.Rows {
 			if row.Name == other.Name && len(row.Verdicts) > 0 && len(other.Verdicts) > 0 {
 				rows++
-				failed += row.compare(other, worseMax, &table)
+				failed += row.compare(other, &table)
 			}
 		}
 	}
@@ -60,14 +63,14 @@ func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64)
 	}
 
 	if failed > 0 {
-		return fmt.Errorf("%d figures are worse by more than %.0f %%", failed, 100*worseMax)
+		return fmt.Errorf("%d figures are worse by more than %g %%", failed, 100*worseMax)
 	}
 
 	return nil
 }
 
 // compare adds what changed in a row to a table, and returns how many figures are worse by more than worseMax.
-func (r Row) compare(earlier Row, worseMax float64, table *report.Table) (failed int) {
+func (r Row) compare(earlier Row, table *report.Table) (failed int) {
 	for _, c := range compared {
 		now, before := r.spread(c.figure), earlier.spread(c.figure)
 		if before.median == 0 || now.median == 0 {

@@ -134,9 +134,9 @@ func pays(orders []*pixv1.PaymentOrder, lines int) (all []call, err error) {
 
 // calls sums up many calls.
 type calls struct {
-	requests int
-	took     time.Duration // from the first request to the last response
-	latency  load.Latency  // of a request, to the end of its response
+	count   int           // of requests, or of their payments
+	took    time.Duration // from the first request to the last response
+	latency load.Latency  // of a request, to the end of its response
 }
 
 // callOver makes calls on this many connections until next has none. One wrong response makes the run invalid.
@@ -192,9 +192,7 @@ func anyFor(lasts time.Duration, n int, about func(int) call) func() (call, bool
 // frontDoor measures the HTTP API. There is a figure only if every response was right, every
 // payment settled, and the audit is clean.
 func (m *session) frontDoor(ctx context.Context) error {
-	door := &Door{Operation: m.does, Connections: doorConnections}
-
-	measure, err := m.prepareDoor(ctx, door)
+	measure, err := m.prepareDoor(ctx)
 	if err == nil {
 		err = m.begin()
 	}
@@ -203,7 +201,7 @@ func (m *session) frontDoor(ctx context.Context) error {
 		return err
 	}
 
-	got, err := measure(ctx)
+	got, err := measure()
 	if err == nil {
 		err = m.end()
 	}
@@ -221,65 +219,53 @@ func (m *session) frontDoor(ctx context.Context) error {
 		return fmt.Errorf("the run is not valid: %d payments were accepted, the audit found %d, of which %d settled",
 			m.payments, verdict.Summary.Payments, verdict.Summary.Settled)
 	}
-
-	if door.Count == 0 {
-		door.Count = got.requests
-	}
-	m.run.door, m.run.verdict = door, "every response was right. "+verdict.String()
-	m.run.set(perSecond.group, perSecond.name, float64(door.Count)/got.took.Seconds())
+	m.run.verdict = "every response was right. " + verdict.String()
+	m.run.set(perSecond.group, perSecond.name, float64(got.count)/got.took.Seconds())
 	m.run.setLatency(&got.latency)
-	m.costs(door.Count)
+	m.costs(got.count)
 
 	return nil
 }
 
 // prepareDoor does what comes before an operation is measured, and returns what measures it.
-func (m *session) prepareDoor(ctx context.Context, door *Door) (measuring, error) {
+func (m *session) prepareDoor(ctx context.Context) (measure func() (calls, error), err error) {
 	if m.does == readBalances {
-		return m.readBalances, nil
+		return func() (calls, error) { return m.readBalances(ctx) }, nil
+	}
+	connections, lines := batchesAtOnce, batchLines
+
+	if m.does == payOne {
+		connections, lines = doorConnections, 1
 	}
 
 	made, err := orders(m.population, m.payments)
 	if err != nil {
 		return nil, err
 	}
-	batched := Door{Connections: batchesAtOnce, Lines: batchLines}
 
-	switch m.does {
-	case payOne:
-		return m.payAll(made, door)
-	case payBatch:
-		door.Connections, door.Lines = batched.Connections, batched.Lines
-		return m.payAll(made, door)
+	paying, err := pays(made, lines)
+	if err != nil {
+		return nil, err
 	}
-
-	pay, err := m.payAll(made, &batched)
-	if err == nil {
-		_, err = pay(ctx)
-	}
-
-	return func(ctx context.Context) (calls, error) {
-		return callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, len(made), func(i int) call {
-			return read(pix.ISPB(made[i].Payer.Ispb), "/v1/payments/"+made[i].EndToEndId, `"status":"settled"`)
-		}))
-	}, err
-}
-
-// measuring makes the calls that a row of the front door measures.
-type measuring = func(context.Context) (calls, error)
-
-// payAll pays orders. The costs include settling them.
-func (m *session) payAll(made []*pixv1.PaymentOrder, door *Door) (measuring, error) {
-	requests, err := pays(made, max(1, door.Lines))
-	door.Count = m.payments
-
-	return func(ctx context.Context) (calls, error) {
-		got, err := callOver(ctx, m.callers, door.Connections, each(requests))
+	pay := func() (calls, error) { // costs include settling
+		got, err := callOver(ctx, m.callers, connections, each(paying))
 		if err == nil {
 			err = m.awaitReports(ctx, m.payments)
 		}
+		got.count = m.payments
 
 		return got, err
+	}
+
+	if m.does != readStates {
+		return pay, nil
+	}
+	_, err = pay()
+
+	return func() (calls, error) {
+		return callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, len(made), func(i int) call {
+			return read(pix.ISPB(made[i].Payer.Ispb), "/v1/payments/"+made[i].EndToEndId, `"status":"settled"`)
+		}))
 	}, err
 }
 

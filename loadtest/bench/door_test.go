@@ -37,14 +37,14 @@ func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
 	requests := slices.Repeat([]call{pay}, 200)
 
 	got, err := callOver(t.Context(), c, 4, each(requests))
-	if err != nil || got.requests != len(requests) || answered.Load() != int64(len(requests)) || got.took <= 0 {
+	if err != nil || got.count != len(requests) || answered.Load() != int64(len(requests)) || got.took <= 0 {
 		t.Errorf("%+v %v, %d answered", got, err, answered.Load())
 	}
 	answered.Store(0)
 	wrongAt.Store(50)
 
 	if got, err = callOver(t.Context(), c, 4, each(requests)); err == nil ||
-		!strings.Contains(err.Error(), "not valid") || got.requests >= 50 {
+		!strings.Contains(err.Error(), "not valid") || got.count >= 50 {
 		t.Errorf("with a wrong answer: %+v %v", got, err)
 	}
 	stopped, stop := context.WithCancel(t.Context())

@@ -139,7 +139,6 @@ func (m *session) prepare(ctx context.Context) (engines []string, bare []meter.P
 
 func (m *session) sumUp(result *load.Result, counted meter.Engines) {
 	run := m.run
-	run.course, run.curve = result.PerSecond, curveOf(result.Curve)
 	run.set(offered.group, offered.name, float64(m.rate))
 	// A short run has no steady window, and where all is refused nothing settles.
 	run.set(perSecond.group, perSecond.name,

@@ -64,6 +64,15 @@ var floods = []struct {
 	}},
 }
 
+// readNames are those of the floods, and of all together.
+func readNames() (names []string) {
+	for _, flood := range floods {
+		names = append(names, flood.name)
+	}
+
+	return append(names, readAll)
+}
+
 // read sends a flood until ctx ends. What is refused is tried again.
 func (r *reader) read(ctx context.Context, flood int) {
 	var all sync.WaitGroup
@@ -168,7 +177,7 @@ func (m *session) underReads(ctx context.Context) error {
 		readAll: everything} {
 		err := while(ctx, flood, func() error {
 			maximum, err := m.maximum(ctx, 5, m.payments)
-			m.run.set(readFigures, name+", "+readMaximum.name, maximum)
+			m.run.set(readFigures, name+", maximum", maximum)
 			return err
 		})
 		if err != nil {

@@ -5,46 +5,30 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
-	"github.com/liquida/liquida/loadtest/report"
 )
 
 // Result is what a bench measured: a few figures of each run, not its course.
 type Result struct {
 	StartedAt time.Time `json:"started_at"`
-	Seconds   float64   `json:"seconds"`
 	Hardware  string    `json:"hardware"`
 	Settings  string    `json:"settings"`
-	Passes    int       `json:"passes"`
 	Rows      []Row     `json:"rows"`
 }
 
 // Row holds the figures of the valid runs of one row.
 type Row struct {
-	Part     string        `json:"part"`
-	Name     string        `json:"name"`
-	Differs  string        `json:"differs,omitempty"` // from the settings as shipped
-	Door     *Door         `json:"front_door,omitempty"`
-	Figures  Figures       `json:"figures"`
-	Curve    *report.Curve `json:"latency_by_percentile,omitempty"` // of the first run
-	Verdicts []string      `json:"verdicts"`                        // one for each valid run
-	Invalid  []string      `json:"invalid,omitempty"`               // why a run gives no figure
-
-	course []load.Second // of the first run: drawn by the bench that measured it, and not kept
-}
-
-// Door is what a row asked the HTTP API for.
-type Door struct {
-	Operation   operation `json:"operation"` // that the figures count
-	Connections int       `json:"connections"`
-	Lines       int       `json:"lines_of_a_batch,omitempty"`
-	Count       int       `json:"count"`
+	Part     string   `json:"part"`
+	Name     string   `json:"name"`
+	Differs  string   `json:"differs,omitempty"` // from the settings as shipped
+	Figures  Figures  `json:"figures"`
+	Verdicts []string `json:"verdicts"`          // one for each valid run
+	Invalid  []string `json:"invalid,omitempty"` // why a run gives no figure
 }
 
 // Figures hold one value for each valid run, by group and name. A figure that a run does
@@ -57,7 +41,6 @@ const (
 	latencyFigures  = "latency_ms"
 	bareFigures     = "times_bare" // of the bare pipeline in the same pass
 	cpuFigures      = "cpu_us"
-	networkFigures  = "network_bytes"
 	diskFigures     = "disk_bytes"
 	memoryFigures   = "memory_mib"
 	readFigures     = "reads_ms"
@@ -85,9 +68,6 @@ var (
 type Run struct {
 	figures map[figure]float64
 	verdict string // why the figures count
-	door    *Door
-	curve   *report.Curve
-	course  []load.Second
 }
 
 // set takes a figure. 0 stands for what a run does not have.
@@ -103,8 +83,8 @@ func (r *Run) sum(group, name string, value float64) {
 }
 
 func (r *Run) setLatency(l *load.Latency) {
-	for name, value := range map[string]float64{"count": float64(l.Count), "p50": l.P50, "p90": l.P90, "p95": l.P95,
-		"p99": l.P99, "p99.9": l.P999, "max": l.Max} {
+	for name, value := range map[string]float64{"p50": l.P50, "p95": l.P95, "p99": l.P99, "p99.9": l.P999,
+		"max": l.Max} {
 		r.set(latencyFigures, name, value)
 	}
 }
@@ -117,7 +97,6 @@ func (r *Run) setCosts(uses []meter.Usage, payments int) {
 		column := columnOf(use.Name)
 		r.sum(cpuFigures, column, float64(use.CPU.Microseconds())/n)
 		r.sum(cpuFigures, allProcesses, float64(use.CPU.Microseconds())/n)
-		r.sum(networkFigures, column, float64(use.NetworkBytes)/n)
 		r.sum(diskFigures, column, float64(use.WrittenBytes)/n)
 		r.sum(memoryFigures, column, float64(use.RSSBytes)/(1<<20))
 	}
@@ -146,7 +125,7 @@ func columnOf(process string) string {
 	return process
 }
 
-// add takes the figures of a valid run, rounded to seven digits.
+// add takes the figures of a valid run.
 func (r *Row) add(run *Run) {
 	if r.Figures == nil {
 		r.Figures = Figures{}
@@ -156,35 +135,10 @@ func (r *Row) add(run *Run) {
 		if r.Figures[f.group] == nil {
 			r.Figures[f.group] = map[string][]float64{}
 		}
-		r.Figures[f.group][f.name] = append(r.Figures[f.group][f.name], rounded(value, 7))
+		r.Figures[f.group][f.name] = append(r.Figures[f.group][f.name], value)
 	}
 
-	if len(r.Verdicts) == 0 {
-		r.Door, r.Curve, r.course = run.door, run.curve, run.course
-	}
 	r.Verdicts = append(r.Verdicts, run.verdict)
-}
-
-func rounded(v float64, digits int) float64 {
-	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
-	if err != nil {
-		return v
-	}
-
-	return short
-}
-
-func curveOf(points []load.Point) *report.Curve {
-	if len(points) == 0 {
-		return nil
-	}
-
-	c := &report.Curve{}
-	for _, p := range points {
-		c.Percentiles, c.Ms = append(c.Percentiles, rounded(p.Percentile, 10)), append(c.Ms, rounded(p.Ms, 7))
-	}
-
-	return c
 }
 
 // spread is the least, the median and the most of the runs of a row; all 0 without any.
@@ -202,9 +156,6 @@ func (r Row) spread(f figure) spread {
 }
 
 func (r Row) median(f figure) float64 { return r.spread(f).median }
-
-// offersRate reports whether payments came at a fixed rate, and not as fast as possible.
-func (r Row) offersRate() bool { return r.spread(offered).max > 0 }
 
 // Read reads a result that report.WriteJSON wrote.
 func Read(path string) (*Result, error) {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,37 +14,6 @@ import (
 
 	"github.com/liquida/liquida/platform/kit"
 )
-
-// Both ends of a connection belong to this process: what one sends the other receives.
-func TestNetworkBytesCountBothEnds(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	kit.Must(t, err)
-	defer listener.Close()
-	here, err := net.Dial("tcp", listener.Addr().String())
-	kit.Must(t, err)
-	defer here.Close()
-	there, err := listener.Accept()
-	kit.Must(t, err)
-	defer there.Close()
-	folder, self := t.TempDir(), []Process{{"this", os.Getpid()}}
-	before, err := Read(self, folder)
-	kit.Must(t, err)
-	const bytes = 100_000
-	go func() { _, _ = here.Write(make([]byte, bytes)) }() // what is missing shows below
-	kit.Must(t, kit.ErrorOf(io.ReadFull(there, make([]byte, bytes))))
-	kit.Must(t, os.WriteFile(filepath.Join(folder, "file"), make([]byte, 1<<20), 0o600))
-	after, err := Read(self, folder)
-	kit.Must(t, err)
-
-	use := after.Since(before)[0]
-	if use.NetworkBytes < bytes || use.NetworkBytes > 2*bytes {
-		t.Errorf("%d bytes are counted, %d were sent and as many received", use.NetworkBytes, bytes)
-	}
-
-	if use.RSSBytes == 0 || after.Stored < before.Stored {
-		t.Errorf("nothing was used: %+v", use)
-	}
-}
 
 // What is reserved for a file to grow into is not stored yet.
 func TestReservedIsNotStored(t *testing.T) {

@@ -22,16 +22,14 @@ type Process struct {
 
 // Sample is what processes used until an instant.
 type Sample struct {
-	Usages  []Usage // in the order of the processes
-	sockets map[[2]string]traffic
-	Stored  int64 // bytes of the folder on the disk
+	Usages []Usage // in the order of the processes
+	Stored int64   // bytes of the folder on the disk
 }
 
 // Usage is what a process used since its start, or between two samples.
 type Usage struct {
 	Process
 	CPU          time.Duration
-	NetworkBytes int64 // sent and received; known between two samples
 	WrittenBytes int64 // to the disk, by the kernel's account
 	RSSBytes     int64 // at the end
 	Waits        int64 // voluntary context switches of the threads that are alive
@@ -47,9 +45,6 @@ func Read(processes []Process, folder string) (s Sample, err error) {
 		s.Usages = append(s.Usages, usage)
 	}
 
-	if s.sockets, err = readSockets(); err != nil {
-		return s, err
-	}
 	s.Stored, err = stored(folder)
 
 	return s, err
@@ -57,11 +52,9 @@ func Read(processes []Process, folder string) (s Sample, err error) {
 
 // Since returns what the same processes used since an earlier sample.
 func (s Sample) Since(before Sample) (uses []Usage) {
-	bytes := networkBytes(before.sockets, s.sockets)
 	for i, u := range s.Usages {
 		was := before.Usages[i]
 		u.CPU, u.WrittenBytes, u.Waits = u.CPU-was.CPU, u.WrittenBytes-was.WrittenBytes, u.Waits-was.Waits
-		u.NetworkBytes = bytes[u.PID]
 		uses = append(uses, u)
 	}
 

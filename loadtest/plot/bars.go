@@ -21,11 +21,8 @@ func (b Bar) sum() (sum float64) {
 	return sum
 }
 
-// FullWidth is the width of a drawing that stands alone, HalfWidth of one beside another.
-const (
-	FullWidth = 1120
-	HalfWidth = 560
-)
+// Width is that of a drawing.
+const Width = 1120
 
 // Bars draws each row as a bar of parts, as long as their sum or, with shares, all equally
 // long. It returns nil without rows.
@@ -36,9 +33,9 @@ func Bars(title, unit string, shares bool, legend []string, rows []Bar) *Drawing
 		return nil
 	}
 
-	d, top := &Drawing{Title: title, Width: FullWidth}, 4.0
+	d, top := &Drawing{Title: title, Width: Width}, 4.0
 	if len(legend) > 1 {
-		top += d.Legend(14, 14, FullWidth-28, legend) + 8
+		top += d.legend(legend) + 8
 	}
 	d.Height = top + float64(len(rows)*height)
 

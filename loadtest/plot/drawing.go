@@ -38,28 +38,21 @@ func (d *Drawing) Rect(f Frame, class, hover string) {
 		max(f.Width, 0), f.Height, class, hover)
 }
 
-// Legend writes names with the colors of their places, in lines of that width, and returns the
-// bottom of the last.
-func (d *Drawing) Legend(x, y, width float64, names []string) (bottom float64) {
-	at := x
+// legend writes names with the colors of their places, and returns its bottom.
+func (d *Drawing) legend(names []string) (bottom float64) {
+	at, y := 14.0, 14.0
 
 	for i, name := range names {
-		wide := 40 + 6.5*float64(utf8.RuneCountInString(name)) // rather too wide: the font is the reader's
-		if at > x && at+wide > x+width {
-			at, y = x, y+17
-		}
 		d.path(Color(i)+" swatch", fmt.Sprintf("M%.1f %.1fh15", at, y-4))
 		d.Text(at+20, y, "name", name)
-		at += wide
+		at += 40 + 6.5*float64(utf8.RuneCountInString(name)) // rather too wide: the font is the reader's
 	}
 
 	return y + 4
 }
 
-// Color is the class of the i-th color. After the last the first comes again, with dashed lines.
-func Color(i int) string {
-	return fmt.Sprintf("k%d", i%len(colors)) + []string{"", " dashed", " dotted"}[i/len(colors)%3]
-}
+// Color is the class of the i-th color.
+func Color(i int) string { return fmt.Sprintf("k%d", i) }
 
 // colors are light and dark.
 var colors = [][2]string{
@@ -74,7 +67,6 @@ svg text.head { font-size: 15px; font-weight: 600; }
 svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg .grid { stroke-width: 1; } svg .limit { stroke-width: 1; stroke-dasharray: 4 3; } svg rect { stroke-width: 1; }
 svg path { fill: none; stroke-width: 1.8; } svg path.thin { stroke-width: 1; stroke-dasharray: 2 2; }
-svg path.dashed { stroke-dasharray: 6 3; } svg path.dotted { stroke-dasharray: 2 2; }
 svg path.swatch { stroke-width: 8; }
 svg path.area { stroke-width: 1.4; fill-opacity: .18; } svg rect.band { stroke: none; opacity: .1; }
 `)

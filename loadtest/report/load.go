@@ -70,9 +70,7 @@ func OfLoad(r *load.Result, faults []Fault, repeat string) Page {
 	for _, f := range r.Failures {
 		p.Problems = append(p.Problems, fmt.Sprintf("%s (%s): %s", f.EndToEndID, f.Case, f.Problem))
 	}
-	p.Draw("faults", CourseNote,
-		DrawRun("Settled payments and latency over time", plot.FullWidth, r.Rate,
-			Course{r.PerSecond, r.PerQuarter}, faults))
+	p.Drawing = drawRun(r, faults)
 
 	return p
 }

@@ -8,15 +8,6 @@ import (
 	"github.com/liquida/liquida/loadtest/plot"
 )
 
-// CourseNote explains the drawing of a run.
-const CourseNote = "Above: payments settled per second; a rate that was offered is dashed. Below: latency of those payments (logarithmic): median blue, 99th percentile orange, slowest dashed."
-
-// Course is what settled in each second of a run, and, if PerQuarter is known, in each quarter of one.
-type Course struct {
-	PerSecond  []load.Second
-	PerQuarter []int
-}
-
 // Fault is what broke a part of the system, from one second of a run to another.
 type Fault struct {
 	Name         string
@@ -25,21 +16,19 @@ type Fault struct {
 	Story        string // what it did, in a sentence or two
 }
 
-// DrawRun draws the course of a run: the faults with their numbers, what settled in each second, and
-// how long that took. offered is the rate of sending, 0 for none.
-func DrawRun(title string, width, offered float64, c Course, faults []Fault) *plot.Drawing {
-	until, height := float64(len(c.PerSecond)), 120.0
+// drawRun draws the course of a load: the faults with their numbers, what settled in each second, and
+// how long that took.
+func drawRun(r *load.Result, faults []Fault) *plot.Drawing {
+	const height = 170.0
+
+	until := float64(len(r.PerSecond))
 	for _, f := range faults {
 		until = max(until, math.Ceil(f.Ended))
 	}
+	d := &plot.Drawing{Title: "Settled payments and latency over time", Width: plot.Width}
+	frame := plot.Frame{X: 56, Y: 24, Width: plot.Width - 80, Height: height}
 
-	if width > plot.HalfWidth {
-		height = 170
-	}
-	d := &plot.Drawing{Title: title, Width: width}
-	frame := plot.Frame{X: 56, Y: 24, Width: width - 80, Height: height}
-
-	settled, latency := c.panels(until, offered, width)
+	settled, latency := panels(r, until)
 	if len(faults) > 0 {
 		frame.Y = drawFaults(d, frame, until, faults) + 34
 	}
@@ -107,10 +96,10 @@ func drawFaults(d *plot.Drawing, f plot.Frame, until float64, faults []Fault) fl
 // quartersMax is the length in seconds up to which a run is drawn by quarters of a second.
 const quartersMax = 60
 
-// panels returns the panels of a run over so many seconds.
-func (c Course) panels(until, offered, width float64) (settled, latency plot.Panel) {
-	most, least, slowest := offered, math.Inf(1), 1.0
-	x := plot.Seconds(until, width/70)
+// panels returns the panels of a load over so many seconds.
+func panels(r *load.Result, until float64) (settled, latency plot.Panel) {
+	most, least, slowest := r.Rate, math.Inf(1), 1.0
+	x := plot.Seconds(until, plot.Width/70)
 	area := plot.Series{Color: 2, Area: true}
 	bar := func(from, to, perSecond float64) {
 		most = max(most, perSecond)
@@ -118,14 +107,14 @@ func (c Course) panels(until, offered, width float64) (settled, latency plot.Pan
 	}
 	p50, p99, slow := plot.Series{Color: 0}, plot.Series{Color: 1}, plot.Series{Color: 6, Thin: true}
 
-	byQuarter := until <= quartersMax && len(c.PerQuarter) > 0
-	for i, n := range c.PerQuarter {
+	byQuarter := until <= quartersMax && len(r.PerQuarter) > 0
+	for i, n := range r.PerQuarter {
 		if byQuarter {
 			bar(float64(i)/4, float64(i+1)/4, 4*float64(n))
 		}
 	}
 
-	for i, s := range c.PerSecond {
+	for i, s := range r.PerSecond {
 		middle := float64(i) + 0.5
 		if !byQuarter {
 			bar(float64(i), float64(i+1), float64(s.Settled))
@@ -141,12 +130,8 @@ func (c Course) panels(until, offered, width float64) (settled, latency plot.Pan
 		slow.Points = append(slow.Points, [2]float64{middle, s.Max})
 	}
 	settled = plot.Panel{Title: "settled per second", X: x, Y: plot.FromZero(most, 3, short),
-		Series: []plot.Series{area}}
-
+		Limits: []float64{r.Rate}, Series: []plot.Series{area}}
 	settled.X.Ticks = nil // the panel below has them
-	if offered > 0 {
-		settled.Limits = []float64{offered}
-	}
 	latency = plot.Panel{Title: "latency", X: x, Y: plot.Milliseconds(min(least, slowest), slowest),
 		Series: []plot.Series{slow, p99, p50}}
 
@@ -161,48 +146,3 @@ func short(v float64) string {
 
 	return fmt.Sprintf("%g", v)
 }
-
-// Curve is a latency in ms at each of a list of percentiles.
-type Curve struct {
-	Name        string    `json:"-"`
-	Percentiles []float64 `json:"percentiles"`
-	Ms          []float64 `json:"ms"`
-}
-
-// DrawCurves draws latencies by percentile. Each nine of the percentile takes the same
-// width, so the slowest payments show. It returns nil without curves.
-func DrawCurves(title string, curves []Curve) *plot.Drawing {
-	least, most, nines := math.Inf(1), 1.0, 2.0
-	var names []string
-	p := plot.Panel{}
-
-	for i, curve := range curves {
-		series := plot.Series{Color: i}
-
-		for j, ms := range curve.Ms {
-			x := ninesOf(curve.Percentiles[j])
-			least, most, nines = min(least, ms), max(most, ms), max(nines, x)
-			series.Points = append(series.Points, [2]float64{x, ms})
-		}
-		names, p.Series = append(names, curve.Name), append(p.Series, series)
-	}
-
-	if math.IsInf(least, 1) {
-		return nil
-	}
-
-	p.X, p.Y = plot.Scale{Min: ninesOf(50), Max: nines}, plot.Milliseconds(least, most)
-	for _, percentile := range []float64{50, 90, 99, 99.9, 99.99, 99.999} {
-		if n := ninesOf(percentile); n <= nines+1e-9 {
-			p.X.Ticks = append(p.X.Ticks, plot.Tick{Value: n, Text: fmt.Sprintf("%g %%", percentile)})
-		}
-	}
-	d := &plot.Drawing{Title: title, Width: plot.FullWidth, Height: 424}
-	top := d.Legend(14, 14, d.Width-28, names) + 22
-	d.Panel(plot.Frame{X: 60, Y: top, Width: 1030, Height: d.Height - 36 - top}, p)
-
-	return d
-}
-
-// ninesOf is 1 for 90 %, 2 for 99 % and so on.
-func ninesOf(percentile float64) float64 { return -math.Log10(1 - percentile/100) }

@@ -91,7 +91,7 @@ Environment:
 		} else {
 			started = true
 
-			config.ProgressOn, config.Log = os.Stderr, os.Stderr
+			config.Log = os.Stderr
 			if result, err = bench.Measure(command.Context(), config); result == nil {
 				return err
 			}

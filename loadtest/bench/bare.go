@@ -59,15 +59,15 @@ func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses string) er
 	return <-ended
 }
 
-// message is what a hop writes.
-type message interface{ MarshalVT() ([]byte, error) }
-
 // hop takes each record of a topic, and writes a message to another one. Before that, all transfers of a fetch are
 // created in one request.
 type hop struct {
 	from, to string
-	take     func(*kgo.Record, []tb.Transfer) (message, []tb.Transfer, error) // no message: nothing is to do
+	take     taking
 }
+
+// taking returns what a record makes a hop write, if it does, and the transfers with those of the record.
+type taking func(*kgo.Record, []tb.Transfer) ([]byte, []tb.Transfer, error)
 
 func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Client) error {
 	var ready sync.Once
@@ -92,20 +92,14 @@ func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Cl
 		var written []*kgo.Record
 
 		for _, r := range fetches.Records() {
-			var said message
-			if said, transfers, err = h.take(r, transfers); err != nil {
+			var value []byte
+			if value, transfers, err = h.take(r, transfers); err != nil {
 				return err
 			}
 
-			if said == nil {
-				continue
+			if value != nil {
+				written = append(written, &kgo.Record{Topic: h.to, Key: r.Key, Value: value})
 			}
-
-			value, err := said.MarshalVT()
-			if err != nil {
-				return err
-			}
-			written = append(written, &kgo.Record{Topic: h.to, Key: r.Key, Value: value})
 		}
 
 		if err := create(client, transfers); err != nil {
@@ -119,8 +113,8 @@ func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Cl
 }
 
 // holds holds the money of orders, and asks about them.
-func holds(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Transfer, error) {
-	return func(r *kgo.Record, transfers []tb.Transfer) (message, []tb.Transfer, error) {
+func holds(open *sync.Map) taking {
+	return func(r *kgo.Record, transfers []tb.Transfer) ([]byte, []tb.Transfer, error) {
 		order := &pixv1.PaymentOrder{}
 		if err := order.UnmarshalVT(r.Value); err != nil {
 			return nil, nil, err
@@ -134,26 +128,31 @@ func holds(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Trans
 		content := pix.Content{Payer: accountOf(order.Payer), Payee: accountOf(order.Payee),
 			AmountCentavos: order.AmountCentavos}
 
-		return &pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee,
-				AmountCentavos: order.AmountCentavos},
-			ledger.AppendReserve(transfers, id, content, 60), nil
+		question := &pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee,
+			AmountCentavos: order.AmountCentavos}
+		value, err := question.MarshalVT()
+
+		return value, ledger.AppendReserve(transfers, id, content, 60), err
 	}
 }
 
 // accept accepts what is asked.
-func accept(r *kgo.Record, _ []tb.Transfer) (message, []tb.Transfer, error) {
+func accept(r *kgo.Record, _ []tb.Transfer) ([]byte, []tb.Transfer, error) {
 	var question pixv1.AuthorizationRequest
 	if err := question.UnmarshalVT(r.Value); err != nil {
 		return nil, nil, err
 	}
 
-	return &pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb,
-		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}, nil, nil
+	answer := &pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb,
+		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+	value, err := answer.MarshalVT()
+
+	return value, nil, err
 }
 
 // posts posts what is answered, and reports it.
-func posts(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Transfer, error) {
-	return func(r *kgo.Record, transfers []tb.Transfer) (message, []tb.Transfer, error) {
+func posts(open *sync.Map) taking {
+	return func(r *kgo.Record, transfers []tb.Transfer) ([]byte, []tb.Transfer, error) {
 		id, err := pix.ParseEndToEndID(string(r.Key))
 		if err != nil {
 			return nil, nil, err
@@ -165,10 +164,12 @@ func posts(open *sync.Map) func(*kgo.Record, []tb.Transfer) (message, []tb.Trans
 		}
 		order := found.(*pixv1.PaymentOrder)
 
-		return &pixv1.SettlementReport{EndToEndId: order.EndToEndId,
-				Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
-				Payer:  order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos},
-			ledger.AppendPost(transfers, id, order.Payer.Ispb == order.Payee.Ispb), nil
+		report := &pixv1.SettlementReport{EndToEndId: order.EndToEndId,
+			Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
+			Payer:  order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos}
+		value, err := report.MarshalVT()
+
+		return value, ledger.AppendPost(transfers, id, order.Payer.Ispb == order.Payee.Ispb), err
 	}
 }
 

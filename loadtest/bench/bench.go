@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -29,21 +28,21 @@ import (
 
 // Config says what to measure.
 type Config struct {
-	Dir, BinDir     string
-	Population      sandbox.Population
-	Parts           []string
-	Rows            string // a part of the names of the rows to measure; empty: all of the parts
-	Passes          int    // passes over everything
-	Payments        int    // of the ledger alone, and of each maximum
-	Rates           []int  // of the latencies
-	RateDuration    time.Duration
-	Engines         int         // of every row
-	Mix             string      // of every row that has none of its own
-	Room            bool        // the control room runs in every row
-	Archive         bool        // the archiver does
-	Environment     environment // more variables of every row
-	Profiles        string      // folder of the part profile
-	ProgressOn, Log io.Writer
+	Dir, BinDir  string
+	Population   sandbox.Population
+	Parts        []string
+	Rows         string // a part of the names of the rows to measure; empty: all of the parts
+	Passes       int    // passes over everything
+	Payments     int    // of the ledger alone, and of each maximum
+	Rates        []int  // of the latencies
+	RateDuration time.Duration
+	Engines      int         // of every row
+	Mix          string      // of every row that has none of its own
+	Room         bool        // the control room runs in every row
+	Archive      bool        // the archiver does
+	Environment  environment // more variables of every row
+	Profiles     string      // folder of the part profile
+	Log          *os.File
 }
 
 const (
@@ -188,9 +187,6 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		return nil, err
 	}
 
-	if err := c.roomFor(r); err != nil {
-		return nil, err
-	}
 	debug.FreeOSMemory() // the memory of the last audit does not count for this row
 
 	busy := meter.BusyShare()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"time"
 
@@ -90,9 +89,7 @@ func (m *session) pipeline(ctx context.Context) error {
 			counted, unmeasured = meter.ReadEngines(ctx, engines)
 		}
 	}}
-	if file, ok := m.ProgressOn.(*os.File); ok {
-		config.Progress, config.ProgressEvery = load.ProgressOn(file)
-	}
+	config.Progress, config.ProgressEvery = load.ProgressOn(m.Config.Log)
 
 	result, err := m.load(running, cmp.Or(m.mix, m.Mix), config)
 	if err := errors.Join(err, unmeasured, stopFlood()); err != nil {
@@ -154,7 +151,6 @@ func (m *session) sumUp(result *load.Result, counted meter.Engines) {
 
 	for _, hop := range meter.HopNames {
 		run.set(hopMeanFigures, hop, 1e3*counted.Mean(meter.HopSeconds, hop))
-		run.set(hopP99Figures, hop, 1e3*counted.Quantile(0.99, meter.HopSeconds, hop))
 	}
 	m.costs(m.payments)
 }

@@ -48,7 +48,6 @@ const (
 	idleWaitFigures = "idle_waits"
 	growthFigures   = "growth" // payments/s, by part
 	hopMeanFigures  = "hop_mean_ms"
-	hopP99Figures   = "hop_p99_ms"
 )
 
 // figure names a value of a run, by its group.

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
-	"slices"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -27,12 +25,8 @@ const (
 // Engines sums up what all engines counted since their start.
 type Engines map[sample]float64
 
-// sample is a counter, or of a histogram its sum, its count, or the number of values up to a bound.
-type sample struct {
-	name  string
-	label string // the value of the only label
-	upTo  float64
-}
+// sample is a counter, or of a histogram its sum or its count.
+type sample struct{ name, label string } // the value of the only label
 
 // Get returns what a service's telemetry has at a URL.
 func Get(ctx context.Context, url string) ([]byte, error) {
@@ -98,15 +92,9 @@ func (e Engines) add(name string, metric *dto.Metric) {
 		label = metric.Label[0].GetValue()
 	}
 
-	e[sample{name: name, label: label}] += metric.GetCounter().GetValue()
-	if h := metric.Histogram; h != nil {
-		e[sample{name: name + "_count", label: label}] += float64(h.GetSampleCount())
-
-		e[sample{name: name + "_sum", label: label}] += h.GetSampleSum()
-		for _, bucket := range h.GetBucket() {
-			e[sample{name + "_bucket", label, bucket.GetUpperBound()}] += float64(bucket.GetCumulativeCount())
-		}
-	}
+	e[sample{name, label}] += metric.GetCounter().GetValue()
+	e[sample{name + "_count", label}] += float64(metric.GetHistogram().GetSampleCount())
+	e[sample{name + "_sum", label}] += metric.GetHistogram().GetSampleSum()
 }
 
 // Since returns what the same engines counted since an earlier reading.
@@ -120,33 +108,9 @@ func (e Engines) Since(before Engines) Engines {
 }
 
 // Labelled is a counter whose one label has a value; "" for a counter without labels.
-func (e Engines) Labelled(name, value string) float64 { return e[sample{name: name, label: value}] }
+func (e Engines) Labelled(name, value string) float64 { return e[sample{name, value}] }
 
 // Mean is that of a histogram; 0 without values.
 func (e Engines) Mean(name, label string) float64 {
 	return e.Labelled(name+"_sum", label) / max(1, e.Labelled(name+"_count", label))
-}
-
-// Quantile assumes, as Prometheus does, that values are evenly spread in a bucket. It is as exact as the bounds, which
-// double.
-func (e Engines) Quantile(q float64, name, label string) float64 {
-	var bounds []float64
-
-	for s := range e {
-		if s.name == name+"_bucket" && s.label == label && !math.IsInf(s.upTo, 1) {
-			bounds = append(bounds, s.upTo)
-		}
-	}
-	slices.Sort(bounds)
-
-	rank, below, floor := q*e.Labelled(name+"_count", label), 0.0, 0.0
-	for _, bound := range bounds {
-		n := e[sample{name + "_bucket", label, bound}]
-		if n >= rank && n > below {
-			return floor + (bound-floor)*(rank-below)/(n-below)
-		}
-		below, floor = n, bound
-	}
-
-	return floor // more than the last bound
 }

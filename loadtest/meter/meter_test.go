@@ -43,11 +43,9 @@ func TestHopsAreWhatWasCountedBetweenTwoReadings(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		scrape++
 		n := 100 * scrape // the first hundred are before the run
-		fmt.Fprintf(w, "# TYPE pix_hop_seconds histogram\n"+
-			"pix_hop_seconds_bucket{hop=\"queue\",le=\"0.001\"} %d\npix_hop_seconds_bucket{hop=\"queue\",le=\"0.002\"} %d\npix_hop_seconds_bucket{hop=\"queue\",le=\"+Inf\"} %d\n"+
+		fmt.Fprintf(w, "# TYPE pix_hop_seconds histogram\npix_hop_seconds_bucket{hop=\"queue\",le=\"+Inf\"} %d\n"+
 			"pix_hop_seconds_sum{hop=\"queue\"} %g\npix_hop_seconds_count{hop=\"queue\"} %d\n"+
-			"# TYPE go_memstats_mallocs_total counter\ngo_memstats_mallocs_total %d\n", n/2, n, n,
-			float64(n)*0.001, n, n*7)
+			"# TYPE go_memstats_mallocs_total counter\ngo_memstats_mallocs_total %d\n", n, float64(n)*0.001, n, n*7)
 	}))
 	defer server.Close()
 	before, err := ReadEngines(context.Background(), []string{server.URL})
@@ -59,8 +57,6 @@ func TestHopsAreWhatWasCountedBetweenTwoReadings(t *testing.T) {
 	for name, pair := range map[string][2]float64{
 		"count":       {counted.Labelled(HopSeconds+"_count", "queue"), 100},
 		"mean":        {counted.Mean(HopSeconds, "queue"), 0.001},
-		"median":      {counted.Quantile(0.5, HopSeconds, "queue"), 0.001},
-		"p99":         {counted.Quantile(0.99, HopSeconds, "queue"), 0.00198},
 		"other hop":   {counted.Mean(HopSeconds, "report"), 0},
 		"allocations": {counted.Labelled("go_memstats_mallocs_total", ""), 700}} {
 		if math.Abs(pair[0]-pair[1]) > 1e-12 {

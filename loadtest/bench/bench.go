@@ -14,7 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
@@ -57,25 +57,17 @@ const (
 )
 
 // Measure runs every row of the config in every pass. Each run has a stack of its own, so that
-// it inherits no data. A row that fails gives no figure; the others go on. If the disk has no
-// room for the largest row, Measure returns nil, so that no earlier result is overwritten.
+// it inherits no data. A row that fails gives no figure; the others go on.
 func Measure(ctx context.Context, config Config) (*Result, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
 	r := &Result{StartedAt: time.Now().UTC(),
 		Hardware: meter.Hardware() + ", everything on it, load generator included", Settings: config.settings()}
 	rows := config.rows()
-	most := row{}
 
 	for _, row := range rows {
 		r.Rows = append(r.Rows, Row{Part: row.part, Name: row.name, Differs: row.differs()})
-		if row.payments > most.payments {
-			most = row
-		}
 	}
 
-	if err := config.roomFor(most); err != nil {
-		return nil, err
-	}
 	var failed error
 
 	for pass := range config.Passes {
@@ -135,36 +127,9 @@ func (of *references) relate(r row, run *Run) {
 	}
 }
 
-// Upper bounds of the disk that a payment takes, and that a stack without payments takes.
-const (
-	bytesPerPayment = 11_000
-	bytesOfStack    = 4 << 30
-)
-
-// roomFor returns an error if the disk has no room for a row. A full disk would end the row
-// after minutes, and harm whatever else runs here.
-func (c Config) roomFor(r row) error {
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return err
-	}
-
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(c.Dir, &disk); err != nil {
-		return fmt.Errorf("cannot read how much room there is in %s: %w", c.Dir, err)
-	}
-
-	free, needed := int64(disk.Bavail)*disk.Bsize, int64(r.payments)*bytesPerPayment+bytesOfStack
-	if r.apart > 0 { // each of three replicas stores everything
-		needed *= 3
-	}
-
-	if free < needed {
-		return fmt.Errorf("%s has %d GB of room, but %s payments (%s) need %d GB: free some, or use fewer payments",
-			c.Dir, free/1e9, pix.Thousands(r.payments), r.name, needed/1e9)
-	}
-
-	return nil
-}
+// bytesPerPayment is an upper bound of the disk that a payment takes. The ledger's file is reserved for all of a row, so
+// that a row without room fails at once, and a full disk harms nobody.
+const bytesPerPayment = 11_000
 
 // session is a row while it is measured, on a stack of its own.
 type session struct {
@@ -176,6 +141,8 @@ type session struct {
 	callers    *load.Callers     // of the first front door
 	options    []kgo.Opt
 	run        *Run
+
+	reads, refused atomic.Int64 // of the flood of reads
 
 	processes     []meter.Process
 	before, after meter.Sample
@@ -201,12 +168,12 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	far := &distance{roundTrip: r.apart}
 	defer far.close()
 
+	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(c.Dir, "data"))) }()
+
 	if m.Stack, err = stack.Start(ctx, m.stackConfig(far)); err != nil {
 		return nil, err
 	}
-	defer func() {
-		err = errors.Join(err, m.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
-	}()
+	defer func() { err = errors.Join(err, m.Stop(context.WithoutCancel(ctx))) }()
 
 	if m.keys, err = m.Keys(); err != nil {
 		return nil, err

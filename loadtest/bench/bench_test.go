@@ -61,17 +61,6 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 	}
 }
 
-// An earlier result must not be replaced by nothing.
-func TestNothingIsMeasuredWithoutRoomOnTheDisk(t *testing.T) {
-	config := everything
-	config.Dir, config.Payments = t.TempDir(), 1_000_000_000_000
-
-	result, err := Measure(t.Context(), config)
-	if kit.Says(t, err, "GB of room", "5,000,000,000,000"); result != nil {
-		t.Errorf("without room on the disk the result is %+v", result)
-	}
-}
-
 // runs makes a row of one run for each rate, with latencies and costs that fit.
 func runs(name string, rates ...float64) Row {
 	row := Row{Name: name, Part: maximumPart}

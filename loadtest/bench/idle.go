@@ -13,8 +13,7 @@ const idleAfter = 10 * time.Second
 
 const withoutLedger = "all but the ledger"
 
-// idle measures what a ready system takes while nobody pays, the control room included: per cent of one processor, and
-// how often in a second a thread sleeps.
+// idle measures what a ready system takes while nobody pays, the control room included: per cent of one processor.
 func (m *session) idle(ctx context.Context) error {
 	host.Sleep(ctx, idleAfter)
 
@@ -39,7 +38,6 @@ func (m *session) idle(ctx context.Context) error {
 		for _, column := range columns {
 			if use.Name != loadGenerator {
 				m.run.sum(idleFigures, column, 100*use.CPU.Seconds()/seconds)
-				m.run.sum(idleWaitFigures, column, float64(use.Waits)/seconds)
 			}
 		}
 	}

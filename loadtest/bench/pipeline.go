@@ -47,16 +47,6 @@ func (m *session) load(ctx context.Context, mixName string, config load.Config) 
 	return result, err
 }
 
-// maximum returns how many payments settle a second.
-func (m *session) maximum(ctx context.Context, seed uint64, payments int) (float64, error) {
-	result, err := m.load(ctx, settling, load.Config{Seed: seed, Payments: payments})
-	if err != nil {
-		return 0, err
-	}
-
-	return max(result.SteadyPerSecond, result.SettledPerSecond), nil
-}
-
 // pipeline sends payments through the whole system, or through the bare pipeline in its place.
 func (m *session) pipeline(ctx context.Context) error {
 	running, end := context.WithCancel(ctx)

@@ -37,12 +37,11 @@ const (
 
 // reader is a bank that reads all it may.
 type reader struct {
+	*session
+	bank                  int
 	ispb                  pix.ISPB
 	account, payment, day string // paths
 	doors                 []*load.Callers
-	population            sandbox.Population
-	bank                  int
-	answers, refusals     *atomic.Int64
 }
 
 // floods are what a reader may do, each on so many connections.
@@ -86,24 +85,12 @@ func (r *reader) read(ctx context.Context, flood int) {
 
 				switch answer.Status { // none if the flood's end came before
 				case http.StatusOK:
-					r.answers.Add(1)
+					r.reads.Add(1)
 				case http.StatusTooManyRequests:
-					r.refusals.Add(1)
+					r.refused.Add(1)
 				}
 			}
 		})
-	}
-	all.Wait()
-}
-
-// readEverything sends all floods of all readers until ctx ends.
-func readEverything(ctx context.Context, readers []*reader) {
-	var all sync.WaitGroup
-
-	for _, reader := range readers {
-		for flood := range floods {
-			all.Go(func() { reader.read(ctx, flood) })
-		}
 	}
 	all.Wait()
 }
@@ -130,44 +117,41 @@ func (m *session) underReads(ctx context.Context) error {
 	doors := func() []*load.Callers { // of each bank: it waits for no connection of another's
 		return []*load.Callers{load.NewCallers(m.ProducerURL(), m.keys), load.NewCallers(second, m.keys)}
 	}
-	var answers, refusals atomic.Int64
 	var readers []*reader
 
 	for bank := 1; bank < m.population.Banks; bank++ {
-		reader := &reader{ispb: m.population.Bank(bank), doors: doors(), population: m.population, bank: bank,
-			answers: &answers, refusals: &refusals}
+		reader := &reader{session: m, bank: bank, ispb: m.population.Bank(bank), doors: doors()}
 		if err := reader.prepare(ctx); err != nil {
 			return err
 		}
 		readers = append(readers, reader)
 	}
+	everything := func(ctx context.Context) {
+		var all sync.WaitGroup
 
-	payer := &payer{doors: doors(), population: m.population, rate: m.rate}
+		for _, reader := range readers {
+			for flood := range floods {
+				all.Go(func() { reader.read(ctx, flood) })
+			}
+		}
+		all.Wait()
+	}
 	var failed error
 	beside := func(ctx context.Context) {
 		_, failed = load.Flood{Kind: load.Payments, PerSecond: readBeside, Population: m.population,
 			Random: rand.New(rand.NewPCG(4, 0))}.Run(ctx, m.options)
 	}
-	everything := func(ctx context.Context) { readEverything(ctx, readers) }
+	payer := &payer{doors: doors(), population: m.population, rate: m.rate}
 
 	err = while(ctx, beside, func() error {
-		phase := func(name string, flood func(context.Context)) error {
-			answers.Store(0)
-			refusals.Store(0)
-			err := m.phase(ctx, payer, name, flood)
-			lasted := float64(m.slices()) * (slice + underWay).Seconds()
-			m.run.set(readFigures, name+", answers", float64(answers.Load())/lasted)
-			m.run.set(readFigures, name+", refused", float64(refusals.Load())/lasted)
-
-			return err
-		}
 		for flood, of := range floods {
-			if err := phase(of.name, func(ctx context.Context) { readers[0].read(ctx, flood) }); err != nil {
+			reads := func(ctx context.Context) { readers[0].read(ctx, flood) }
+			if err := m.phase(ctx, payer, of.name, reads); err != nil {
 				return err
 			}
 		}
 
-		return phase(readAll, everything)
+		return m.phase(ctx, payer, readAll, everything)
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return err
@@ -176,7 +160,7 @@ func (m *session) underReads(ctx context.Context) error {
 	for name, flood := range map[string]func(context.Context){readQuiet: func(context.Context) {},
 		readAll: everything} {
 		err := while(ctx, flood, func() error {
-			maximum, err := m.maximum(ctx, 5, m.payments)
+			maximum, err := m.maximum(ctx)
 			m.run.set(readFigures, name+", maximum", maximum)
 			return err
 		})
@@ -189,13 +173,24 @@ func (m *session) underReads(ctx context.Context) error {
 	return nil
 }
 
-// slices is how often each phase is measured, by turns with quiet.
-func (m *session) slices() int { return max(1, int(m.RateDuration/slice)) }
+// maximum returns how many payments settle a second.
+func (m *session) maximum(ctx context.Context) (float64, error) {
+	result, err := m.load(ctx, settling, load.Config{Seed: 5, Payments: m.payments})
+	if err != nil {
+		return 0, err
+	}
+
+	return max(result.SteadyPerSecond, result.SettledPerSecond), nil
+}
 
 // phase measures slices of time without and with a flood by turns, because the machine changes.
 func (m *session) phase(ctx context.Context, payer *payer, name string, flood func(context.Context)) error {
 	quiet, flooded := newPaid(), newPaid()
-	for range m.slices() {
+	m.reads.Store(0)
+	m.refused.Store(0)
+	flooding := 0.0 // seconds
+
+	for range max(1, int(m.RateDuration/slice)) {
 		host.Sleep(ctx, underWay)
 
 		err := payer.pay(ctx, quiet)
@@ -209,7 +204,10 @@ func (m *session) phase(ctx context.Context, payer *payer, name string, flood fu
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		flooding += (slice + underWay).Seconds()
 	}
+	m.run.set(readFigures, name+", answers", float64(m.reads.Load())/flooding)
+	m.run.set(readFigures, name+", refused", float64(m.refused.Load())/flooding)
 	m.run.set(readFigures, name+", failed", float64(flooded.failed.Load()))
 
 	for when, paid := range map[string]*paid{"quiet": quiet, "flooded": flooded} {

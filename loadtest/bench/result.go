@@ -37,17 +37,16 @@ type Figures map[string]map[string][]float64
 
 // The groups of figures. Those of costs and hops have a value for each process and hop.
 const (
-	runFigures      = "run"
-	latencyFigures  = "latency_ms"
-	bareFigures     = "times_bare" // of the bare pipeline in the same pass
-	cpuFigures      = "cpu_us"
-	diskFigures     = "disk_bytes"
-	memoryFigures   = "memory_mib"
-	readFigures     = "reads_ms"
-	idleFigures     = "idle_percent"
-	idleWaitFigures = "idle_waits"
-	growthFigures   = "growth" // payments/s, by part
-	hopMeanFigures  = "hop_mean_ms"
+	runFigures     = "run"
+	latencyFigures = "latency_ms"
+	bareFigures    = "times_bare" // of the bare pipeline in the same pass
+	cpuFigures     = "cpu_us"
+	diskFigures    = "disk_bytes"
+	memoryFigures  = "memory_mib"
+	readFigures    = "reads_ms"
+	idleFigures    = "idle_percent"
+	growthFigures  = "growth" // payments/s, by part
+	hopMeanFigures = "hop_mean_ms"
 )
 
 // figure names a value of a run, by its group.

@@ -219,19 +219,11 @@ func (c Config) rows() (chosen []row) {
 	return chosen
 }
 
-// differs names the settings that differ from the shipped ones.
+// differs names the settings that differ from the shipped ones, and that the name does not say.
 func (r row) differs() string {
 	var all []string
 	if r.sharedCores {
 		all = append(all, "all share the processors")
-	}
-
-	if r.capped {
-		all = append(all, "a cap on outflow on every bank")
-	}
-
-	if r.outstanding > 0 {
-		all = append(all, fmt.Sprintf("%s payments in flight", pix.Thousands(r.outstanding)))
 	}
 
 	for _, process := range []string{stack.Broker, stack.Engine, stack.Producer, stack.Simulator} {

@@ -13,40 +13,16 @@ import (
 // values returns a value of a figure of one row: its median, its least, or its most.
 type values func(figure) float64
 
-// column shows figures in a format. It is empty for a row that has none of them.
+// column shows a figure in a format. It is empty for a row that has none.
 type column struct {
 	title, format string
-	figures       []figure
+	figure
 }
 
-func (c column) cell(of values) string {
-	var all []any
-	known := false
-
-	for _, f := range c.figures {
-		all = append(all, of(f))
-		known = known || of(f) != 0
-	}
-
-	if !known {
-		return ""
-	}
-
-	return fmt.Sprintf(c.format, all...)
-}
-
-func one(title, format, group, name string) column {
-	return column{title, format, []figure{{group, name}}}
-}
-
-// inEach has a column for each name, with its figures of one or more groups.
-func inEach(names []string, format string, groups ...string) (all []column) {
+// inEach has a column for each name of a group.
+func inEach(names []string, format, group string) (all []column) {
 	for _, name := range names {
-		c := column{title: name, format: format}
-		for _, group := range groups {
-			c.figures = append(c.figures, figure{group, name})
-		}
-		all = append(all, c)
+		all = append(all, column{name, format, figure{group, name}})
 	}
 
 	return all
@@ -68,20 +44,20 @@ var tables = []table{
 		note: "latency in ms, from the intended send to the settlement report (at a maximum: from the send; of the front door: from a request to the end of its response, for a batch of all its lines); bytes and CPU µs for each payment, or operation of the front door",
 		of:   func(r Row) bool { return r.median(perSecond) > 0 },
 		columns: []column{
-			one("a second", "%.0f", runFigures, "per_second"),
-			one("of ceiling", "%.2f", runFigures, "ratio_to_ceiling"),
-			one("p50", "%.1f", latencyFigures, "p50"),
-			one("of bare", "%.1f ×", bareFigures, "p50"),
-			one("p95", "%.1f", latencyFigures, "p95"),
-			one("p99", "%.1f", latencyFigures, "p99"),
-			one("of bare", "%.1f ×", bareFigures, "p99"),
-			one("p99.9", "%.1f", latencyFigures, "p99.9"),
-			one("max", "%.1f", latencyFigures, "max"),
-			one("CPU µs", "%.1f", cpuFigures, allProcesses),
-			one("of bare", "%.1f ×", bareFigures, allProcesses),
-			one("ledger writes", "%.0f", diskFigures, "ledger"),
-			one("stored", "%.0f", runFigures, "stored_bytes"),
-			one("per request", "%.0f", runFigures, "transfers_per_request"),
+			{"a second", "%.0f", figure{runFigures, "per_second"}},
+			{"of ceiling", "%.2f", figure{runFigures, "ratio_to_ceiling"}},
+			{"p50", "%.1f", figure{latencyFigures, "p50"}},
+			{"of bare", "%.1f ×", figure{bareFigures, "p50"}},
+			{"p95", "%.1f", figure{latencyFigures, "p95"}},
+			{"p99", "%.1f", figure{latencyFigures, "p99"}},
+			{"of bare", "%.1f ×", figure{bareFigures, "p99"}},
+			{"p99.9", "%.1f", figure{latencyFigures, "p99.9"}},
+			{"max", "%.1f", figure{latencyFigures, "max"}},
+			{"CPU µs", "%.1f", figure{cpuFigures, allProcesses}},
+			{"of bare", "%.1f ×", figure{bareFigures, allProcesses}},
+			{"ledger writes", "%.0f", figure{diskFigures, "ledger"}},
+			{"stored", "%.0f", figure{runFigures, "stored_bytes"}},
+			{"per request", "%.0f", figure{runFigures, "transfers_per_request"}},
 		}},
 	{title: "CPU, µs", of: has(cpuFigures), columns: inEach(columns, "%.1f", cpuFigures),
 		note: "of the front door with settling the payments; for balances with the payments that settled meanwhile"},
@@ -92,9 +68,9 @@ var tables = []table{
 	{title: "Where the time of a payment goes in the engine, ms on average", of: has(hopMeanFigures),
 		columns: inEach(meter.HopNames, "%.1f", hopMeanFigures),
 		note:    "queue: from the topic until fetched; reserve: until the money is held; authorize: the bank's response; resolve: until posted or voided; report: until Kafka stored it"},
-	{title: "While nobody pays: % of a processor (waits a second)", of: has(idleFigures),
-		columns: inEach(idleColumns, "%.1f (%.0f)", idleFigures, idleWaitFigures),
-		note:    "from 10 s after all are ready; a wait is a thread that goes to sleep"},
+	{title: "While nobody pays: % of a processor", of: has(idleFigures),
+		columns: inEach(idleColumns, "%.1f", idleFigures),
+		note:    "from 10 s after all are ready"},
 }
 
 // idleColumns are the processes of a system, and what all but the ledger take together.
@@ -133,7 +109,11 @@ func (t table) add(shown *report.Table, r Row) {
 	line := func(name string, of values) {
 		cells := []string{name}
 		for _, c := range t.columns {
-			cells = append(cells, c.cell(of))
+			cell := ""
+			if value := of(c.figure); value != 0 {
+				cell = fmt.Sprintf(c.format, value)
+			}
+			cells = append(cells, cell)
 		}
 		shown.Add(cells...)
 	}

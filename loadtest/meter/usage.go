@@ -32,7 +32,6 @@ type Usage struct {
 	CPU          time.Duration
 	WrittenBytes int64 // to the disk, by the kernel's account
 	RSSBytes     int64 // at the end
-	Waits        int64 // voluntary context switches of the threads that are alive
 }
 
 // Read samples processes and a folder.
@@ -54,7 +53,7 @@ func Read(processes []Process, folder string) (s Sample, err error) {
 func (s Sample) Since(before Sample) (uses []Usage) {
 	for i, u := range s.Usages {
 		was := before.Usages[i]
-		u.CPU, u.WrittenBytes, u.Waits = u.CPU-was.CPU, u.WrittenBytes-was.WrittenBytes, u.Waits-was.Waits
+		u.CPU, u.WrittenBytes = u.CPU-was.CPU, u.WrittenBytes-was.WrittenBytes
 		uses = append(uses, u)
 	}
 
@@ -76,17 +75,9 @@ func usageOf(p Process) (u Usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	u = Usage{Process: p, CPU: time.Duration(stat.CPUTime() * float64(time.Second)), WrittenBytes: int64(io.WriteBytes),
-		RSSBytes: int64(stat.ResidentMemory())}
 
-	threads, err := procfs.AllThreads(p.PID)
-	for _, thread := range threads {
-		if status, err := thread.NewStatus(); err == nil { // else the thread has ended meanwhile
-			u.Waits += int64(status.VoluntaryCtxtSwitches)
-		}
-	}
-
-	return u, err
+	return Usage{Process: p, CPU: time.Duration(stat.CPUTime() * float64(time.Second)),
+		WrittenBytes: int64(io.WriteBytes), RSSBytes: int64(stat.ResidentMemory())}, nil
 }
 
 // stored adds up the written parts of the files in a folder: files may have holes and

@@ -22,20 +22,18 @@ const (
 
 // Names are the named mixes, with what is in them.
 var Names = map[string]string{
-	"demo":      "every case, mostly accepted",
-	"no-waits":  "demo without the cases that last until the deadline (silent, late)",
-	"plain":     "accepted payments between banks only",
-	"settling":  "plain with one in ten inside a bank",
-	"hottest":   "plain, all to one payee: give the engines ENGINE_IN_FLIGHT_PSP_SHARE=1 for high rates",
-	"bad-input": "six in ten are dead letters of every kind",
+	"demo":     "every case, mostly accepted",
+	"no-waits": "demo without the cases that last until the deadline (silent, late)",
+	"plain":    "accepted payments between banks only",
+	"settling": "plain with one in ten inside a bank",
+	"hottest":  "plain, all to one payee: give the engines ENGINE_IN_FLIGHT_PSP_SHARE=1 for high rates",
 }
 
 // weights are those of the named mixes; without any they are those of the cases.
 var weights = map[string]string{
-	"plain":     "accepted=1",
-	"hottest":   "hottest=1",
-	"settling":  "accepted=9,same-bank=1",
-	"bad-input": "accepted=4,undecodable=4,bad-end-to-end-id=4,future=1,oversized=2,conflict=1,conflict-again=1",
+	"plain":    "accepted=1",
+	"hottest":  "hottest=1",
+	"settling": "accepted=9,same-bank=1",
 }
 
 // Parse reads the name of a mix, or weights like "accepted=90,silent=10".

@@ -18,7 +18,7 @@ var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 
 	ReserveCentavos: 1_000_000_000_000}
 
 func TestScheduleHoldsEveryCaseAndIsAFunctionOfTheSeed(t *testing.T) {
-	for _, name := range []string{"demo", "no-waits", "plain", "settling", "bad-input", "accepted=1000000,silent=1",
+	for _, name := range []string{"demo", "no-waits", "plain", "settling", "accepted=1000000,silent=1",
 		"silent=1,late=1,again=1"} {
 		mix, err := Parse(name)
 		kit.Must(t, err)
@@ -74,12 +74,6 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			expected := c.Expectation()
 
 			if payment.Payer == (pix.Account{}) { // a return without a payment
-				back, err := judgeReturn(payment.First, at)
-				if (err == nil) == (expected.Fate == DeadLetter) || err == nil &&
-					(back.ID.String() != payment.Name || back.AmountCentavos != payment.First.AmountCentavos) {
-					t.Fatalf("%s: the message is %+v, %v", c, back, err)
-				}
-
 				continue
 			}
 			order, err := judge(payment.First.Value, at)
@@ -111,7 +105,6 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			if c == Hottest && payment.Payee != population.Customer(0) {
 				t.Fatalf("%s goes to %v", c, payment.Payee)
 			}
-			checkReturns(t, payment, order, at)
 
 			twoMessages := c == Twice || c == Again || c.Conflicting()
 			if twoMessages != (payment.Second.Value != nil) {
@@ -127,53 +120,6 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			}
 		}
 	}
-}
-
-// checkReturns checks that the returns of a payment are what its case says.
-func checkReturns(t *testing.T, payment Payment, order pix.Order, at time.Time) {
-	t.Helper()
-	var sum uint64
-	ids := map[pix.ReturnID]bool{}
-
-	for _, r := range payment.Returns {
-		message := r.Message(at)
-
-		back, err := judgeReturn(message, at)
-		if err != nil || back.ID != r.ID || back.Original != order.ID || back.AmountCentavos != r.AmountCentavos ||
-			back.AmountCentavos != message.AmountCentavos || message.Key != payment.Name {
-			t.Fatalf("%s: the return is %+v, the message %+v, of %+v: %v", payment.Case, r, back, order, err)
-		}
-
-		if ours := r.ID.PSP() == payment.Payee.ISPB; ours != (r.Ends.Reason != pix.ReasonNotThePayee) {
-			t.Fatalf("%s: %s gives back what %s received", payment.Case, r.ID.PSP(), payment.Payee.ISPB)
-		}
-
-		if !ids[r.ID] && r.Ends.Fate == Settled { // else the same again
-			sum += r.AmountCentavos
-		}
-		ids[r.ID] = true
-	}
-
-	want := map[Case]bool{Returned: sum == order.AmountCentavos, ReturnedInParts: sum == order.AmountCentavos,
-		ReturnsRace: len(ids) == 2 && sum > order.AmountCentavos}
-	if right, settles := want[payment.Case]; settles && !right || !settles && sum > 0 ||
-		len(payment.Returns) > ReturnsMax {
-		t.Fatalf("%s of %d: the returns are %+v", payment.Case, order.AmountCentavos, payment.Returns)
-	}
-}
-
-// judgeReturn decodes and validates a return as the clearing house does.
-func judgeReturn(message Message, at time.Time) (pix.Return, error) {
-	var m pixv1.PaymentOrder
-	if err := m.UnmarshalVT(message.Value); err != nil {
-		return pix.Return{}, err
-	}
-	o := m.GetReturnOrder()
-
-	return pix.ReturnDraft{
-		ReturnID: o.GetReturnId(), OriginalEndToEndID: o.GetOriginalEndToEndId(), AmountCentavos: o.GetAmountCentavos(),
-		ReasonCode: o.GetReasonCode(), AcceptedAtUnixMs: o.GetAcceptedAtUnixMs(),
-	}.Validate(at)
 }
 
 // judge decodes and validates as the clearing house does.

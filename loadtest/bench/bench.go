@@ -127,8 +127,8 @@ func (of *references) relate(r row, run *Run) {
 	}
 }
 
-// bytesPerPayment is an upper bound of the disk that a payment takes. The ledger's file is reserved for all of a row, so
-// that a row without room fails at once, and a full disk harms nobody.
+// bytesPerPayment is an upper bound of the disk that a payment takes. The ledger's file is reserved for all of a row,
+// so that a row without room fails at once, and a full disk harms nobody.
 const bytesPerPayment = 11_000
 
 // session is a row while it is measured, on a stack of its own.

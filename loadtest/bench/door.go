@@ -269,12 +269,12 @@ func (m *session) prepareDoor(ctx context.Context) (measure func() (calls, error
 	}, err
 }
 
-// readBalances reads balances while payments come over HTTP at a fixed rate.
+// readBalances reads balances while payments come at a fixed rate.
 func (m *session) readBalances(ctx context.Context) (calls, error) {
 	paying := make(chan error, 1)
 	go func() {
 		_, err := m.load(ctx, settling,
-			load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1, FrontDoor: m.ProducerURL(), Keys: m.keys})
+			load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1})
 		paying <- err
 	}()
 	got, err := callOver(ctx, m.callers, doorConnections,

@@ -30,15 +30,14 @@ func (m *session) idle(ctx context.Context) error {
 
 	m.run.verdict = fmt.Sprintf("nobody paid for %.0f s", seconds)
 	for _, use := range m.after.Since(m.before) {
-		columns := []string{columnOf(use.Name)}
-		if columns[0] != "ledger" {
-			columns = append(columns, withoutLedger)
+		if use.Name == loadGenerator {
+			continue
 		}
+		column, percent := columnOf(use.Name), 100*use.CPU.Seconds()/seconds
+		m.run.sum(idleFigures, column, percent)
 
-		for _, column := range columns {
-			if use.Name != loadGenerator {
-				m.run.sum(idleFigures, column, 100*use.CPU.Seconds()/seconds)
-			}
+		if column != "ledger" {
+			m.run.sum(idleFigures, withoutLedger, percent)
 		}
 	}
 

@@ -160,8 +160,11 @@ func (m *session) underReads(ctx context.Context) error {
 	for name, flood := range map[string]func(context.Context){readQuiet: func(context.Context) {},
 		readAll: everything} {
 		err := while(ctx, flood, func() error {
-			maximum, err := m.maximum(ctx)
-			m.run.set(readFigures, name+", maximum", maximum)
+			result, err := m.load(ctx, settling, load.Config{Seed: 5, Payments: m.payments})
+			if err == nil {
+				m.run.set(readFigures, name+", maximum", max(result.SteadyPerSecond, result.SettledPerSecond))
+			}
+
 			return err
 		})
 		if err != nil {
@@ -171,16 +174,6 @@ func (m *session) underReads(ctx context.Context) error {
 	m.run.verdict = "every payment settled"
 
 	return nil
-}
-
-// maximum returns how many payments settle a second.
-func (m *session) maximum(ctx context.Context) (float64, error) {
-	result, err := m.load(ctx, settling, load.Config{Seed: 5, Payments: m.payments})
-	if err != nil {
-		return 0, err
-	}
-
-	return max(result.SteadyPerSecond, result.SettledPerSecond), nil
 }
 
 // phase measures slices of time without and with a flood by turns, because the machine changes.

@@ -108,6 +108,7 @@ func (r *Result) Tables() (all []report.Table) {
 func (t table) add(shown *report.Table, r Row) {
 	line := func(name string, of values) {
 		cells := []string{name}
+
 		for _, c := range t.columns {
 			cell := ""
 			if value := of(c.figure); value != 0 {

@@ -86,9 +86,14 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 
 // ask asks the receiving bank.
 func (p *partition) ask(f *flight) {
-	p.effects.produce(p.encoder.authorizationRequest(f, p.engine.deadlineOf(f)), func() {
+	p.effects.produce(p.encoder.authorizationRequest(f, p.deadlineOf(f)), func() {
 		p.engine.crash.Pass(afterRequestProduced)
 	})
+}
+
+// deadlineOf returns when a payment's wait for its bank ends, by the ledger's clock.
+func (p *partition) deadlineOf(f *flight) time.Time {
+	return p.engine.now().Add(time.Until(f.payment.DueAt()) - time.Duration(p.engine.aheadOfLedger.Load()))
 }
 
 // capBeyondHoldSeconds is how much longer than its hold a leg 4 lasts at least.

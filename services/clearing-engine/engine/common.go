@@ -48,8 +48,3 @@ func (c *common) refused(sender pix.ISPB, reason pix.Reason) {
 		c.metrics.refusals.WithLabelValues(labelOf(c.room, sender), reason.String()).Inc()
 	}
 }
-
-// deadlineOf returns when a payment's wait for its bank ends, by the ledger's clock.
-func (c *common) deadlineOf(f *flight) time.Time {
-	return c.now().Add(time.Until(f.payment.DueAt()) - time.Duration(c.aheadOfLedger.Load()))
-}

@@ -36,7 +36,7 @@ const looksMax = 5
 
 func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) bool {
 	var ends kadm.ListedOffsets
-	var found finished
+	var found kept
 
 	for looks := 1; ; looks++ {
 		err := func() (err error) {
@@ -126,7 +126,7 @@ func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
 	}
 	e.drain(ctx, partitions, e.config.RevokeDrain)
 
-	if err := e.commit(ctx, partitions, last); err != nil {
+	if err := e.commit(ctx, partitions, lastCommit); err != nil {
 		e.log.Warn("cannot commit while handing partitions over; their records will be delivered again and absorbed",
 			zap.Error(err))
 	}

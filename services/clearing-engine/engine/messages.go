@@ -119,8 +119,8 @@ func accountOf(message *pixv1.Account) pix.Account {
 
 // encoder makes the records that a partition produces.
 type encoder struct {
-	partition int32
-	page      []byte // keys and values of records are cut from it
+	number int32  // of the partition
+	page   []byte // keys and values of records are cut from it
 }
 
 // authorizationRequest asks the bank. deadline is by the ledger's clock.
@@ -129,7 +129,7 @@ func (e *encoder) authorizationRequest(f *flight, deadline time.Time) *kgo.Recor
 	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
 	message := pixv1.AuthorizationRequest{
 		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
-		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: e.partition,
+		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: e.number,
 		RemittanceInformation: remittanceOf(f), DeadlineUnixMs: deadline.UnixMilli(),
 	}
 	key, value := e.cut(f.kind.key(order), message.SizeVT())
@@ -235,7 +235,7 @@ func (e *encoder) record(topic string, key, value []byte, err error) *kgo.Record
 		panic(fmt.Sprintf("a message for %s cannot be encoded: %v", topic, err))
 	}
 
-	return &kgo.Record{Topic: topic, Partition: e.partition, Key: key, Value: value}
+	return &kgo.Record{Topic: topic, Partition: e.number, Key: key, Value: value}
 }
 
 func accountMessage(account pix.Account) pixv1.Account {

@@ -88,7 +88,7 @@ func newPartition(c *common, effects effects, number int32, h stream.Hint, named
 	owned, release := context.WithCancel(context.Background())
 
 	return &partition{
-		number: number, encoder: encoder{partition: number}, engine: c, effects: effects, inbox: newInbox(),
+		number: number, encoder: encoder{number: number}, engine: c, effects: effects, inbox: newInbox(),
 		offsets: newOffsets(h), named: named,
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, room: c.room.Part(),
 		returns: room.NewRate(c.config.ReturnsPerSecond, returnsAtOnce),

@@ -23,7 +23,7 @@ const probesAlive = 4
 func (e *Engine) pulse(ctx context.Context) {
 	timeoutSeconds := uint32(probesAlive * e.config.PulseInterval / time.Second)
 	for {
-		started, seen := time.Now(), e.seen()
+		started, seen := time.Now(), e.witness.seen(e.writer.Latest())
 		patience, late := e.config.PulseInterval/2, false
 
 		probe, err := ledger.AskPatiently(ctx, time.After(patience), func() {

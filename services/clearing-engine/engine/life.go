@@ -476,7 +476,7 @@ func (p *partition) end(f *flight, now time.Time) {
 	}
 
 	if isReport := outcome != (payment.Outcome{}); isReport {
-		f.kind.count(p.engine.metrics, order, outcome)
+		p.engine.metrics.ended(f.kind.where(), outcome, order.AmountCentavos)
 		p.engine.refused(order.ID.Payer(), outcome.Reason)
 
 		if outcome.Settled {

@@ -16,28 +16,27 @@ import (
 // metrics are what an engineer on call looks at. Label values come from closed sets:
 // reason codes that banks invent are counted as "other".
 type metrics struct {
-	paymentOutcomes outcomes
-	returnOutcomes  outcomes
-	returned        prometheus.Counter
-	deadLetters     *prometheus.CounterVec
-	redelivered     prometheus.Counter
-	joined          prometheus.Counter
-	skipped         prometheus.Counter
-	refusals        *prometheus.CounterVec
-	responses       responses
-	forged          prometheus.Counter
-	recoded         prometheus.Counter
-	chains          chains
-	hops            hops
-	acceptToReport  stopwatch
-	startToSettled  prometheus.Gauge
-	lastSettled     prometheus.Gauge
-	commits         *prometheus.CounterVec
-	commitSeconds   prometheus.Histogram
-	rebalances      *prometheus.CounterVec
-	partitions      prometheus.Gauge
-	standing        *prometheus.GaugeVec
-	clockSkew       prometheus.Gauge
+	outcomes       map[pix.Where]outcomes
+	returned       prometheus.Counter
+	deadLetters    *prometheus.CounterVec
+	redelivered    prometheus.Counter
+	joined         prometheus.Counter
+	skipped        prometheus.Counter
+	refusals       *prometheus.CounterVec
+	responses      responses
+	forged         prometheus.Counter
+	recoded        prometheus.Counter
+	chains         chains
+	hops           hops
+	acceptToReport stopwatch
+	startToSettled prometheus.Gauge
+	lastSettled    prometheus.Gauge
+	commits        *prometheus.CounterVec
+	commitSeconds  prometheus.Histogram
+	rebalances     *prometheus.CounterVec
+	partitions     prometheus.Gauge
+	standing       *prometheus.GaugeVec
+	clockSkew      prometheus.Gauge
 
 	began            time.Time
 	firstSettledOnce sync.Once
@@ -62,12 +61,14 @@ func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 		"of", "begin")
 	m := &metrics{
 		began: time.Now(),
-		paymentOutcomes: newOutcomes(counters("pix_payments_total",
-			"Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
-			"status", "reason"), pix.ReasonsOf(pix.OfPayment)),
-		returnOutcomes: newOutcomes(counters("pix_returns_total",
-			"Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
-			"status", "reason"), pix.ReasonsOf(pix.OfReturn)),
+		outcomes: map[pix.Where]outcomes{
+			pix.OfPayment: newOutcomes(counters("pix_payments_total",
+				"Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
+				"status", "reason"), pix.ReasonsOf(pix.OfPayment)),
+			pix.OfReturn: newOutcomes(counters("pix_returns_total",
+				"Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
+				"status", "reason"), pix.ReasonsOf(pix.OfReturn)),
+		},
 		returned: counter("pix_returned_centavos_total",
 			"Money given back by returns that were reported as settled; a redelivery that reports again counts again. The ledger has the true sum."),
 		deadLetters: counters("pix_dead_letters_total",
@@ -139,6 +140,15 @@ func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 	}
 
 	return m
+}
+
+// ended counts a reported outcome of a payment or a return.
+func (m *metrics) ended(of pix.Where, outcome payment.Outcome, centavos uint64) {
+	m.outcomes[of].count(outcome)
+
+	if of == pix.OfReturn && outcome.Settled {
+		m.returned.Add(float64(centavos))
+	}
 }
 
 // settled notes that a payment was settled and its report acknowledged. written is the sender's time.

@@ -54,7 +54,7 @@ func (e *Engine) findFinished(ctx context.Context) (k kept, err error) {
 			e.log.Warn("the group has a commit that is not of an engine: it counts for nothing",
 				zap.Int32("partition", number), zap.Int64("offset", o.At), zap.String("metadata", o.Metadata),
 				zap.Bool("checkpoint", known))
-			e.metrics.commits.WithLabelValues("foreign").Inc()
+			e.metrics.Commits.WithLabelValues("foreign").Inc()
 		case !known || o.At > own.next:
 			k.commits[number] = commitment{o.At, o.Metadata}
 		}
@@ -153,10 +153,10 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 	if err == nil && len(committing) > 0 {
 		err = e.commitToGroup(ctx, committing)
 	}
-	e.metrics.commitSeconds.Observe(time.Since(started).Seconds())
+	e.metrics.CommitSeconds.Observe(time.Since(started).Seconds())
 
 	if err != nil {
-		e.metrics.commits.WithLabelValues("failed").Inc()
+		e.metrics.Commits.WithLabelValues("failed").Inc()
 
 		for _, p := range committing {
 			p.offsets.again()
@@ -165,7 +165,7 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 
 		return err
 	}
-	e.metrics.commits.WithLabelValues("ok").Inc()
+	e.metrics.Commits.WithLabelValues("ok").Inc()
 	e.crash.Pass(afterCommit)
 
 	return nil

@@ -23,6 +23,7 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/clearing-engine/metrics"
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
@@ -227,7 +228,7 @@ type job struct {
 
 var (
 	exploredConfig  *Config
-	exploredMetrics *metrics
+	exploredMetrics *metrics.Metrics
 )
 
 func newActor(s *state) *actor {
@@ -656,7 +657,7 @@ func (p *plot) begin(t *testing.T) *state {
 		if err := settings.Parse(exploredConfig); err != nil {
 			t.Fatal(err)
 		}
-		exploredMetrics = newMetrics(prometheus.NewRegistry(), room.New(room.Limits{}, dawn))
+		exploredMetrics = metrics.New(prometheus.NewRegistry(), room.New(room.Limits{}, dawn), chainNames[chainReserve:])
 	}
 
 	for i, m := range p.messages {

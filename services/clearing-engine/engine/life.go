@@ -127,7 +127,7 @@ func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 	}
 
 	if p.offsets.track(first, record.Offset) {
-		p.engine.metrics.skipped.Inc()
+		p.engine.metrics.Skipped.Inc()
 		p.free(record)
 		return
 	}
@@ -153,7 +153,7 @@ func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 		p.refuseRecord(record, room.Share{}, invalid)
 		return
 	}
-	p.engine.metrics.hops.queue.observe(now.Sub(record.Timestamp))
+	p.engine.metrics.Hops.Queue.Observe(now.Sub(record.Timestamp))
 	p.take(a, false, now)
 }
 
@@ -188,7 +188,7 @@ func (p *partition) take(a arrival, again bool, now time.Time) {
 		case p.wait(f, &a, isCopy):
 			return
 		case isCopy:
-			p.engine.refused(a.order.ID.Payer(), pix.ReasonTooManyCopies)
+			p.engine.metrics.Refused(a.order.ID.Payer(), pix.ReasonTooManyCopies)
 			p.refuseRecord(a.record, p.room.AddToShare(a.order.ID.Payer()), tooManyCopies(a.order.ID))
 			return
 		}
@@ -292,7 +292,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		p.reconsider(f, now)
 		return
 	}
-	p.engine.metrics.chains.count(purpose, result.Status)
+	p.engine.metrics.Chain(chainNames[purpose], result.Status)
 
 	if purpose == chainCapRelease {
 		p.released(f, result, now)
@@ -311,9 +311,9 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		}
 
 		if reservation.Taken {
-			p.engine.metrics.redelivered.Inc()
+			p.engine.metrics.Redelivered.Inc()
 		}
-		p.engine.metrics.hops.reserve.observe(now.Sub(f.hopAt))
+		p.engine.metrics.Hops.Reserve.Observe(now.Sub(f.hopAt))
 		p.pace.Hold.Observe(now.Sub(f.hopAt))
 		command = f.payment.Reserved(reservation)
 	} else {
@@ -330,7 +330,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
 			return
 		}
-		p.engine.metrics.hops.resolve.observe(now.Sub(f.hopAt))
+		p.engine.metrics.Hops.Resolve.Observe(now.Sub(f.hopAt))
 
 		if purpose != chainReceipt { // its time began with a look-up
 			p.pace.Resolve.Observe(now.Sub(f.hopAt))
@@ -348,10 +348,10 @@ func (p *partition) respond(r *response, now time.Time) {
 	f := p.flights[r.id]
 	switch {
 	case f == nil:
-		p.engine.metrics.responses.unknown.Inc()
+		p.engine.metrics.Responses.Unknown.Inc()
 		return
 	case f.payment.Order.Payee.ISPB != r.psp:
-		p.engine.metrics.responses.invalid.Inc()
+		p.engine.metrics.Responses.Invalid.Inc()
 
 		if counts := p.engine.unasked.add(r.psp); counts != nil {
 			p.engine.log.Warn("dropped responses of PSPs that were not asked, such as this one",
@@ -361,16 +361,16 @@ func (p *partition) respond(r *response, now time.Time) {
 
 		return
 	case !f.payment.WaitsForBank():
-		p.engine.metrics.responses.late.Inc()
+		p.engine.metrics.Responses.Late.Inc()
 		return
 	}
 
 	command := f.payment.Responded(r.accepted, r.reason, now)
 	if late := command.Reason == pix.ReasonPayeePSPSilent; late {
-		p.engine.metrics.responses.late.Inc()
+		p.engine.metrics.Responses.Late.Inc()
 	} else {
-		p.engine.metrics.responses.used.Inc()
-		p.engine.metrics.hops.authorize.observe(now.Sub(f.hopAt))
+		p.engine.metrics.Responses.Used.Inc()
+		p.engine.metrics.Hops.Authorize.Observe(now.Sub(f.hopAt))
 		p.pace.Answer.Observe(now.Sub(f.hopAt))
 		p.blamesAnother(r)
 	}
@@ -384,7 +384,7 @@ func (p *partition) blamesAnother(r *response) {
 	if r.code == r.reason {
 		return
 	}
-	p.engine.metrics.recoded.Inc()
+	p.engine.metrics.Recoded.Inc()
 
 	if counts := p.engine.recoded.add(r.psp); counts != nil {
 		p.engine.log.Warn("PSPs rejected with reason codes of the ledger or the engine, such as this one: reported as LQ03",
@@ -476,15 +476,15 @@ func (p *partition) end(f *flight, now time.Time) {
 	}
 
 	if isReport := outcome != (payment.Outcome{}); isReport {
-		p.engine.metrics.ended(f.kind.where(), outcome, order.AmountCentavos)
-		p.engine.refused(order.ID.Payer(), outcome.Reason)
+		p.engine.metrics.Ended(f.kind.where(), outcome, order.AmountCentavos)
+		p.engine.metrics.Refused(order.ID.Payer(), outcome.Reason)
 
 		if outcome.Settled {
-			p.engine.metrics.settled(f.record.Timestamp, now)
+			p.engine.metrics.Settled(f.record.Timestamp, now)
 		}
-		p.engine.metrics.hops.report.observe(now.Sub(f.hopAt))
+		p.engine.metrics.Hops.Report.Observe(now.Sub(f.hopAt))
 		p.pace.Report.Observe(now.Sub(f.hopAt))
-		p.engine.metrics.acceptToReport.observe(now.Sub(order.AcceptedAt))
+		p.engine.metrics.AcceptToReport.Observe(now.Sub(order.AcceptedAt))
 	}
 	p.finish(f.record)
 	p.leave(f)

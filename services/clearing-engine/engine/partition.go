@@ -173,7 +173,7 @@ func (p *partition) deadLetter(record *kgo.Record, invalid *pix.Invalid, acknowl
 }
 
 func (p *partition) keep(letter, record *kgo.Record, invalid *pix.Invalid, acknowledged func()) {
-	p.engine.metrics.deadLetters.WithLabelValues(invalid.Reason.String()).Inc()
+	p.engine.metrics.DeadLetters.WithLabelValues(invalid.Reason.String()).Inc()
 	p.engine.log.Debug("dead letter", zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset),
 		zap.Stringer("reason_code", invalid.Reason), zap.Error(invalid))
 	p.effects.produce(letter, acknowledged)

@@ -133,7 +133,7 @@ func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.
 		zap.Int64("first_offset", first), zap.Int64("last_offset", last), zap.Error(found.Err))
 
 	if r == p.responses {
-		e.metrics.responses.unreadable.Inc()
+		e.metrics.Responses.Unreadable.Inc()
 		return
 	}
 	p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.number, Offset: last, Value: found.Batch},

@@ -56,7 +56,7 @@ func (p *partition) endWaiters(f *flight) {
 		case reported && w.digest != own: // the verdict is of the order's content
 			reason = pix.ReasonConflict
 		case reported && !w.late:
-			p.engine.metrics.joined.Inc() // here, as any other end of a waiter is counted by itself
+			p.engine.metrics.Joined.Inc() // here, as any other end of a waiter is counted by itself
 			w.share.Free()
 			p.finishOffset(w.offset)
 

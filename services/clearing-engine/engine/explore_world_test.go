@@ -657,7 +657,8 @@ func (p *plot) begin(t *testing.T) *state {
 		if err := settings.Parse(exploredConfig); err != nil {
 			t.Fatal(err)
 		}
-		exploredMetrics = metrics.New(prometheus.NewRegistry(), room.New(room.Limits{}, dawn), chainNames[chainReserve:])
+		exploredMetrics = metrics.New(prometheus.NewRegistry(), room.New(room.Limits{}, dawn),
+			chainNames[chainReserve:])
 	}
 
 	for i, m := range p.messages {

@@ -3,8 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -51,36 +49,6 @@ func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 	}
 
 	return arrival{}, invalid
-}
-
-// bytesOf returns the bytes that a record takes of the room.
-func bytesOf(record *kgo.Record) int64 {
-	bytes := len(record.Key) + len(record.Value)
-	for _, header := range record.Headers {
-		bytes += len(header.Key) + len(header.Value)
-	}
-
-	return int64(bytes)
-}
-
-// own copies a record. A fetched one shares its memory with all that were fetched with it: a bank
-// that is silent about one payment in a hundred would keep all the others in memory, too.
-func own(fetched *kgo.Record) *kgo.Record {
-	record := *fetched
-	text := make([]byte, 0, bytesOf(fetched))
-	cut := func(part []byte) []byte {
-		text = append(text, part...)
-		return text[len(text)-len(part) : len(text) : len(text)]
-	}
-	record.Key, record.Value = cut(fetched.Key), cut(fetched.Value)
-
-	record.Headers = slices.Clone(fetched.Headers)
-	for i := range record.Headers {
-		header := &record.Headers[i]
-		header.Key, header.Value = strings.Clone(header.Key), cut(header.Value)
-	}
-
-	return &record
 }
 
 func (m *orderMessage) payment(record *kgo.Record) (arrival, error) {

@@ -19,28 +19,15 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 
 	switch command.Action {
 	case payment.Wait:
-	case payment.Reserve:
-		p.write(f, chainReserve, p.hold(f, now))
+	case payment.Reserve, payment.Post, payment.Void, payment.Refuse:
+		purpose, chain := p.chainFor(f, command, now)
+		p.write(f, purpose, chain)
 	case payment.Authorize:
 		f.hopAt = now
 		f.question = p.room.Ask(order, payeeOf(order), now)
 		p.noteDue(f)
 		p.ask(f)
 		p.slim(f) // the question has the record's text
-	case payment.Post:
-		p.write(f, chainPost, f.kind.post(p.chain[:0], order))
-	case payment.Void:
-		chain := f.kind.void(p.chain[:0], order, command.Reason)
-		if f.capped {
-			chain = ledger.AppendCapVoid(chain, order.ID, command.Reason)
-		}
-		p.write(f, chainVoid, chain)
-	case payment.Refuse:
-		chain := f.kind.refuse(p.chain[:0], order, command.Reason)
-		if f.capped { // the hold has expired, so it cannot settle any more
-			chain = ledger.AppendCapRelease(chain, order.ID, command.Reason)
-		}
-		p.write(f, chainReceipt, chain)
 	case payment.Inspect:
 		if f.glimpse = f.payment.Refuses(); f.glimpse { // under overload these are most look-ups
 			p.ids = ledger.AppendGlimpseIDs(p.ids[:0], order.ID)
@@ -76,7 +63,8 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 
 			return
 		}
-		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() {
+		invalid := conflictOf(f.kind, order, command.Reason)
+		p.keep(p.encoder.deadLetterRecord(f.record, invalid), f.record, invalid, func() {
 			p.inbox.put(event{kind: reported, flight: f})
 		})
 	case payment.Halt:
@@ -84,11 +72,39 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	}
 }
 
-// ask asks the receiving bank.
+// ask asks the receiving bank, until the payment's wait for it ends by the ledger's clock.
 func (p *partition) ask(f *flight) {
-	p.effects.produce(p.encoder.authorizationRequest(f, p.engine.deadlineOf(f)), func() {
+	aheadOfLedger := time.Duration(p.engine.aheadOfLedger.Load())
+	deadline := p.engine.now().Add(time.Until(f.payment.DueAt()) - aheadOfLedger)
+	p.effects.produce(p.encoder.authorizationRequest(f, deadline), func() {
 		p.engine.crash.Pass(afterRequestProduced)
 	})
+}
+
+// chainFor returns the chain that a command writes, and what it is for.
+func (p *partition) chainFor(f *flight, command payment.Command, now time.Time) (chainPurpose, []tb.Transfer) {
+	order := &f.payment.Order
+
+	switch command.Action {
+	case payment.Reserve:
+		return chainReserve, p.hold(f, now)
+	case payment.Post:
+		return chainPost, f.kind.post(p.chain[:0], order)
+	case payment.Void:
+		chain := f.kind.void(p.chain[:0], order, command.Reason)
+		if f.capped {
+			chain = ledger.AppendCapVoid(chain, order.ID, command.Reason)
+		}
+
+		return chainVoid, chain
+	}
+
+	chain := f.kind.refuse(p.chain[:0], order, command.Reason)
+	if f.capped { // the hold has expired, so it cannot settle any more
+		chain = ledger.AppendCapRelease(chain, order.ID, command.Reason)
+	}
+
+	return chainReceipt, chain
 }
 
 // capBeyondHoldSeconds is how much longer than its hold a leg 4 lasts at least.
@@ -137,13 +153,6 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 	} else {
 		p.engine.crash.PassSent(afterPhase2Sent)
 	}
-}
-
-// leave ends an order's flight, and judges what waited for it.
-func (p *partition) leave(f *flight) {
-	delete(p.flights, f.payment.Order.ID)
-	f.share.Free()
-	p.endWaiters(f)
 }
 
 func (p *partition) noteDue(f *flight) {

@@ -2,10 +2,8 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"time"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
@@ -20,14 +18,8 @@ import (
 // checkpoint is written before its commit, so a commit of an engine is never ahead of what the topics say
 // of the ledger.
 
-// commitment is what is finished in a partition: all below next, and what the hint says above.
-type commitment struct {
-	next int64
-	hint string
-}
-
-// finished is what the topics say is finished.
-type finished struct {
+// kept is what the topics say is finished.
+type kept struct {
 	commits map[int32]commitment // of partitions for which an engine has said it
 	bounds  map[int32]stream.Bounds
 }
@@ -36,46 +28,46 @@ type finished struct {
 // do not belong together. Of a partition's checkpoint and its commit, the higher one counts: an engine of
 // an earlier version writes no checkpoints, and one that was fenced may have written an old one. The commit of another
 // member says nothing.
-func (e *Engine) findFinished(ctx context.Context) (f finished, err error) {
-	f.commits = map[int32]commitment{}
+func (e *Engine) findFinished(ctx context.Context) (k kept, err error) {
+	k.commits = map[int32]commitment{}
 
 	committed, err := origin.Commits(ctx, e.direct)
 	if err != nil {
-		return f, err
+		return k, err
 	}
 
 	var found origin.Found
 	if found, err = origin.CheckLedger(ctx, e.direct, e.ledger); err != nil {
-		return f, err
+		return k, err
 	}
 
-	f.bounds = found.Bounds // after the commits: an end that was read before could be below one of them
+	k.bounds = found.Bounds // after the commits: an end that was read before could be below one of them
 	for number, checkpoint := range found.Checkpoints {
 		if checkpoint.Log == found.Log && checkpoint.Offset >= 0 {
-			f.commits[number] = commitment{checkpoint.Offset, checkpoint.Hint}
+			k.commits[number] = commitment{checkpoint.Offset, checkpoint.Hint}
 		}
 	}
 
 	for number, o := range committed {
-		switch own, known := f.commits[number]; {
+		switch own, known := k.commits[number]; {
 		case !stream.IsHint(o.Metadata):
 			e.log.Warn("the group has a commit that is not of an engine: it counts for nothing",
 				zap.Int32("partition", number), zap.Int64("offset", o.At), zap.String("metadata", o.Metadata),
 				zap.Bool("checkpoint", known))
-			e.metrics.commits.WithLabelValues("foreign").Inc()
+			e.metrics.Commits.WithLabelValues("foreign").Inc()
 		case !known || o.At > own.next:
-			f.commits[number] = commitment{o.At, o.Metadata}
+			k.commits[number] = commitment{o.At, o.Metadata}
 		}
 	}
 
-	return f, nil
+	return k, nil
 }
 
 // outside returns a Mismatch if what is finished is not between the bounds of its partition.
-func (f finished) outside(log uint32, numbers []int32) error {
+func (k kept) outside(log uint32, numbers []int32) error {
 	for _, number := range numbers {
-		d, known := f.commits[number]
-		if b := f.bounds[number]; known && (d.next < b.Start || d.next > b.End) {
+		d, known := k.commits[number]
+		if b := k.bounds[number]; known && (d.next < b.Start || d.next > b.End) {
 			return origin.Mismatched(log,
 				"engines have finished all below offset %d of %s, partition %d, and the partition has the offsets %d to %d",
 				d.next, stream.Payments, number, b.Start, b.End)
@@ -85,47 +77,6 @@ func (f finished) outside(log uint32, numbers []int32) error {
 	return nil
 }
 
-// witness is what this engine has found in the ledger.
-type witness struct {
-	mu       sync.Mutex
-	probe    tb.Uint128 // its latest pulse
-	found    tb.Uint128 // the youngest transfer in the results of look-ups
-	youngest uint64     // its ledger time
-}
-
-func (w *witness) pulsed(probe tb.Uint128) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.probe = probe
-}
-
-func (w *witness) saw(transfers []tb.Transfer) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	for i := range transfers {
-		if t := &transfers[i]; t.Timestamp > w.youngest {
-			w.found, w.youngest = t.ID, t.Timestamp
-		}
-	}
-}
-
-// seen returns transfers that are surely in the ledger, none of whose verdicts that this engine knows is
-// younger than the youngest.
-func (e *Engine) seen() []tb.Uint128 {
-	e.witness.mu.Lock()
-	defer e.witness.mu.Unlock()
-
-	ids := e.writer.Latest()
-	for _, id := range []tb.Uint128{e.witness.probe, e.witness.found} {
-		if id != (tb.Uint128{}) {
-			ids = append(ids, id)
-		}
-	}
-
-	return ids
-}
-
 // commitRegularly commits what is finished. If nothing is since a pulse, it renews the checkpoint of one partition:
 // what the ledger held a pulse ago is then missing in an older copy, although no payment came. One is enough, because
 // whoever compares reads those of all.
@@ -133,7 +84,7 @@ func (e *Engine) commitRegularly(ctx context.Context) {
 	failing := false
 
 	for host.Sleep(ctx, e.config.CommitInterval) {
-		err := e.commit(ctx, e.partitions(), notLast)
+		err := e.commit(ctx, e.partitions(), moreFollow)
 		if (err != nil) != failing && ctx.Err() == nil {
 			failing = err != nil
 			if failing {
@@ -148,8 +99,8 @@ func (e *Engine) commitRegularly(ctx context.Context) {
 // No commit of a partition follows its last one: it could overtake the commit of the next
 // owner and undo it.
 const (
-	notLast = false
-	last    = true
+	moreFollow = false
+	lastCommit = true
 )
 
 // commit commits the finished prefix of each partition, with a hint of what is finished
@@ -176,9 +127,8 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 		}
 		p.committedLast = isLast
 
-		next, hint, changed := p.offsets.toCommit()
-		if changed {
-			p.commitment = commitment{next, hint}
+		if c, changed := p.offsets.toCommit(); changed {
+			p.commitment = c
 			committing = append(committing, p)
 			say(p)
 		}
@@ -203,10 +153,10 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 	if err == nil && len(committing) > 0 {
 		err = e.commitToGroup(ctx, committing)
 	}
-	e.metrics.commitSeconds.Observe(time.Since(started).Seconds())
+	e.metrics.CommitSeconds.Observe(time.Since(started).Seconds())
 
 	if err != nil {
-		e.metrics.commits.WithLabelValues("failed").Inc()
+		e.metrics.Commits.WithLabelValues("failed").Inc()
 
 		for _, p := range committing {
 			p.offsets.again()
@@ -215,7 +165,7 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 
 		return err
 	}
-	e.metrics.commits.WithLabelValues("ok").Inc()
+	e.metrics.Commits.WithLabelValues("ok").Inc()
 	e.crash.Pass(afterCommit)
 
 	return nil
@@ -223,7 +173,7 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 
 // writeCheckpoints says of partitions what is finished, and what the ledger surely holds by now.
 func (e *Engine) writeCheckpoints(ctx context.Context, checkpoints map[int32]origin.Checkpoint) error {
-	seen := e.seen() // after what is finished
+	seen := e.witness.seen(e.writer.Latest()) // after what is finished
 	for number, checkpoint := range checkpoints {
 		checkpoint.Seen = seen
 		checkpoints[number] = checkpoint

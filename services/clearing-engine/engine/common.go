@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -9,8 +8,8 @@ import (
 
 	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/host"
-	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/register"
+	"github.com/liquida/liquida/services/clearing-engine/metrics"
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
@@ -24,7 +23,7 @@ type common struct {
 
 	register registry
 	room     *room.Room
-	metrics  *metrics
+	metrics  *metrics.Metrics
 
 	unasked, recoded complaints // by responses
 
@@ -41,15 +40,3 @@ type registry interface {
 // now is the wall clock, which a test can make wrong. Only what is compared with another
 // clock is read here.
 func (c *common) now() time.Time { return c.on.Now().Add(c.config.ClockOffset) }
-
-// refused counts an order or a copy that was refused, if that was to protect others.
-func (c *common) refused(sender pix.ISPB, reason pix.Reason) {
-	if slices.Contains(protecting, reason) {
-		c.metrics.refusals.WithLabelValues(labelOf(c.room, sender), reason.String()).Inc()
-	}
-}
-
-// deadlineOf returns when a payment's wait for its bank ends, by the ledger's clock.
-func (c *common) deadlineOf(f *flight) time.Time {
-	return c.now().Add(time.Until(f.payment.DueAt()) - time.Duration(c.aheadOfLedger.Load()))
-}

@@ -11,9 +11,9 @@ import (
 // complaints count what banks do wrong until a line of the log may say it: one line a second.
 // Otherwise a bank could flood the log.
 type complaints struct {
-	mu     sync.Mutex
-	toldAt time.Time
-	byBank map[string]int // since toldAt
+	mu       sync.Mutex
+	loggedAt time.Time
+	byBank   map[string]int // since loggedAt
 }
 
 // complaintsBanksMax bounds the banks in one line. Without seals a bank may give any name.
@@ -34,11 +34,11 @@ func (c *complaints) add(bank pix.ISPB) map[string]int {
 	}
 
 	c.byBank[strings.Clone(name)]++ // the name lies in a record, which it would keep alive
-	if time.Since(c.toldAt) < time.Second {
+	if time.Since(c.loggedAt) < time.Second {
 		return nil
 	}
-	told := c.byBank
-	c.toldAt, c.byBank = time.Now(), nil
+	counts := c.byBank
+	c.loggedAt, c.byBank = time.Now(), nil
 
-	return told
+	return counts
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/clearing-engine/metrics"
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
@@ -297,7 +298,8 @@ func TestAPartitionIsReleasedOnce(t *testing.T) {
 		client := w.connect()
 		defer client.Close()
 		e := &Engine{direct: client, owned: map[int32]*partition{}}
-		e.metrics = newMetrics(prometheus.NewRegistry(), room.New(room.Limits{}, time.Now()))
+		e.metrics = metrics.New(prometheus.NewRegistry(), room.New(room.Limits{}, time.Now()),
+			chainNames[chainReserve:])
 		p := &partition{number: 1, done: make(chan struct{})}
 		p.owned, p.release = context.WithCancel(context.Background())
 		e.owned[1] = p

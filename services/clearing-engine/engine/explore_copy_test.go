@@ -15,6 +15,8 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/register"
+
+	"github.com/liquida/liquida/services/clearing-engine/metrics"
 )
 
 // Half a million steps copy an actor and describe it. So reflection looks at each type once, and makes
@@ -33,7 +35,7 @@ type copied struct {
 
 // lasting are pointers to what never changes, or decides nothing: copies share it. Nobody waits on a sync.Cond.
 var lasting = map[reflect.Type]bool{
-	reflect.TypeFor[*Config](): true, reflect.TypeFor[*zap.Logger](): true, reflect.TypeFor[*metrics](): true,
+	reflect.TypeFor[*Config](): true, reflect.TypeFor[*zap.Logger](): true, reflect.TypeFor[*metrics.Metrics](): true,
 	reflect.TypeFor[*sync.Cond]():  true,
 	reflect.TypeFor[*kgo.Record](): true, reflect.TypeFor[*ledger.ReturnTrace](): true, reflect.TypeFor[*state](): true,
 	reflect.TypeFor[*register.State](): true,

@@ -23,6 +23,7 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/clearing-engine/metrics"
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
@@ -227,7 +228,7 @@ type job struct {
 
 var (
 	exploredConfig  *Config
-	exploredMetrics *metrics
+	exploredMetrics *metrics.Metrics
 )
 
 func newActor(s *state) *actor {
@@ -560,18 +561,18 @@ func (a *actor) carryOut(number int) {
 }
 
 func (s *state) commit(a *actor) {
-	next, hint, _ := a.p.offsets.toCommit()
-	if next < s.committed {
-		s.breaks("the commit goes back from %d to %d", s.committed, next)
+	c, _ := a.p.offsets.toCommit()
+	if c.next < s.committed {
+		s.breaks("the commit goes back from %d to %d", s.committed, c.next)
 	}
 
-	held := stream.ReadHint(next, hint)
+	held := stream.ReadHint(c.next, c.hint)
 	for offset := range int64(len(s.messages)) {
-		if (offset < next || held.Holds(offset)) && s.ended&(1<<offset) == 0 {
+		if (offset < c.next || held.Holds(offset)) && s.ended&(1<<offset) == 0 {
 			s.breaks("the commit passes the record at offset %d, which has not ended", offset)
 		}
 	}
-	s.committed, s.hint, a.saved = next, hint, a.finished
+	s.committed, s.hint, a.saved = c.next, c.hint, a.finished
 }
 
 // answerBit is set once the bank has given an answer about a message. An engine may read answers in
@@ -656,7 +657,8 @@ func (p *plot) begin(t *testing.T) *state {
 		if err := settings.Parse(exploredConfig); err != nil {
 			t.Fatal(err)
 		}
-		exploredMetrics = newMetrics(prometheus.NewRegistry(), room.New(room.Limits{}, dawn))
+		exploredMetrics = metrics.New(prometheus.NewRegistry(), room.New(room.Limits{}, dawn),
+			chainNames[chainReserve:])
 	}
 
 	for i, m := range p.messages {

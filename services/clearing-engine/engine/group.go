@@ -21,7 +21,7 @@ import (
 // that the client resolves later could miss a response.
 func (e *Engine) assigned(ctx context.Context, client *kgo.Client, assignment map[string][]int32) {
 	numbers := assignment[stream.Payments]
-	e.metrics.rebalances.WithLabelValues("assigned").Inc()
+	e.metrics.Rebalances.WithLabelValues("assigned").Inc()
 
 	if len(numbers) > 0 && !e.own(ctx, client, numbers) {
 		return
@@ -36,7 +36,7 @@ const looksMax = 5
 
 func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) bool {
 	var ends kadm.ListedOffsets
-	var found finished
+	var found kept
 
 	for looks := 1; ; looks++ {
 		err := func() (err error) {
@@ -102,7 +102,7 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 			e.setAside(p, stream.Span{From: next, To: from})
 		}
 		e.owned[number] = p
-		e.metrics.partitions.Set(float64(len(e.owned)))
+		e.metrics.Partitions.Set(float64(len(e.owned)))
 		e.ownedMu.Unlock()
 		go p.run()
 	}
@@ -113,7 +113,7 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 
 // revoked hands partitions over to another engine.
 func (e *Engine) revoked(ctx context.Context, _ *kgo.Client, revocation map[string][]int32) {
-	e.metrics.rebalances.WithLabelValues("revoked").Inc()
+	e.metrics.Rebalances.WithLabelValues("revoked").Inc()
 	e.handOver(ctx, e.find(revocation[stream.Payments]))
 	e.log.Info("partitions handed over", zap.Int32s("revoked", revocation[stream.Payments]))
 }
@@ -126,7 +126,7 @@ func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
 	}
 	e.drain(ctx, partitions, e.config.RevokeDrain)
 
-	if err := e.commit(ctx, partitions, last); err != nil {
+	if err := e.commit(ctx, partitions, lastCommit); err != nil {
 		e.log.Warn("cannot commit while handing partitions over; their records will be delivered again and absorbed",
 			zap.Error(err))
 	}
@@ -135,7 +135,7 @@ func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
 
 // lost drops partitions that another engine may own by now. It commits nothing.
 func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32) {
-	e.metrics.rebalances.WithLabelValues("lost").Inc()
+	e.metrics.Rebalances.WithLabelValues("lost").Inc()
 	partitions := e.find(loss[stream.Payments])
 	e.committing <- struct{}{}
 
@@ -220,7 +220,7 @@ func (e *Engine) release(partitions []*partition) {
 			p.release()
 		}
 	}
-	e.metrics.partitions.Set(float64(len(e.owned)))
+	e.metrics.Partitions.Set(float64(len(e.owned)))
 	e.ownedMu.Unlock()
 	e.direct.RemoveConsumePartitions(map[string][]int32{stream.AuthorizationResponses: numbers})
 

@@ -53,6 +53,6 @@ type kind interface {
 	reportsAccounts(outcome payment.Outcome) bool
 	// conflict is the dead letter's detail if the order conflicts with an earlier one.
 	conflict(order *pix.Order) string
-	// count counts a reported outcome.
-	count(m *metrics, order *pix.Order, outcome payment.Outcome)
+	// where is where the reasons of its rejections stand.
+	where() pix.Where
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/services/clearing-engine/metrics"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
@@ -184,7 +185,7 @@ func newLawPartition() (*partition, *flight) {
 	c := &common{register: known{register.After(), true},
 		room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20, PSPShare: 0.25, PayerShare: 0.25},
 			time.Now()), log: zap.NewNop(), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
-	c.metrics = newMetrics(prometheus.NewRegistry(), c.room)
+	c.metrics = metrics.New(prometheus.NewRegistry(), c.room, chainNames[chainReserve:])
 	p := newPartition(c, nil, 0, stream.Hint{}, true)
 	f := &flight{kind: paymentKind{}, record: &kgo.Record{Offset: 7}}
 	f.payment, _ = payment.Begin(pix.Order{ID: lawID, Content: lawContent, AcceptedAt: time.Now()}, time.Now(),

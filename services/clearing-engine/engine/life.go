@@ -1,19 +1,15 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
-	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 const tickInterval = 100 * time.Millisecond
@@ -117,169 +113,6 @@ func (p *partition) handle(e *event, now time.Time) {
 	}
 }
 
-// arrive takes a record of pix.payments.
-func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
-	p.engine.crash.Pass(afterFetch)
-
-	first := record.Offset
-	if why != nil {
-		first = why.first
-	}
-
-	if p.offsets.track(first, record.Offset) {
-		p.engine.metrics.skipped.Inc()
-		p.free(record)
-		return
-	}
-
-	if record.Attrs.IsControl() || why != nil && why.invalid == nil {
-		p.finish(record)
-		return
-	}
-
-	if why != nil {
-		p.offsets.take(record.Offset)
-		p.deadLetters++
-		p.keep(p.encoder.unreadableRecord(record, why), record, why.invalid, func() {
-			p.inbox.put(event{kind: deadLettered, record: record})
-		})
-
-		return
-	}
-
-	a, invalid := p.message.decode(own(record))
-	if invalid != nil {
-		p.offsets.take(record.Offset)
-		p.refuseRecord(record, room.Share{}, invalid)
-		return
-	}
-	p.engine.metrics.hops.queue.observe(now.Sub(record.Timestamp))
-	p.take(a, false, now)
-}
-
-// arriveAgain takes the record of a waiter.
-func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
-	w, waited := p.again[record.Offset]
-	if !waited {
-		broken("a record is fetched again once: partition %d, offset %d", p.number, record.Offset)
-	}
-	delete(p.again, record.Offset)
-
-	a, invalid := p.message.decode(own(record))
-	switch {
-	case invalid != nil:
-		p.refuseRecord(record, w.share, invalid)
-	case w.reason != pix.ReasonNone:
-		p.refuseRecord(record, w.share, conflictOf(a.kind, &a.order, w.reason))
-	default:
-		w.share.Free()
-		p.take(a, true, now)
-	}
-}
-
-// take begins an order, or makes it wait for one in flight. again: it waited before.
-func (p *partition) take(a arrival, again bool, now time.Time) {
-	refusal := pix.ReasonNone
-
-	if f, isCopy := p.first(&a, again); f != nil {
-		p.offsets.take(a.record.Offset)
-
-		switch {
-		case p.wait(f, &a, isCopy):
-			return
-		case isCopy:
-			p.engine.refused(a.order.ID.Payer(), pix.ReasonTooManyCopies)
-			p.refuseRecord(a.record, p.room.AddToShare(a.order.ID.Payer()), tooManyCopies(a.order.ID))
-			return
-		}
-		refusal = pix.ReasonTooManyReturns
-	}
-	p.begin(a, refusal, now)
-}
-
-// begin begins an order. refusal is why it cannot be held now, if that is known.
-func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
-	if p.flights[a.order.ID] != nil {
-		broken("an id is in flight once: %s", a.order.ID)
-	}
-	f := &flight{kind: a.kind, record: a.record, hopAt: now}
-	p.flights[a.order.ID] = f
-	state, fresh := p.engine.register.Current()
-	f.rules = state.Rules
-
-	refusal = cmp.Or(refusal, p.refusal(f, &a.order, state, now))
-	if original := a.kind.key(&a.order); *original != a.order.ID {
-		var taken bool
-		if f.share, taken = p.room.TakeShare(a.order.ID.Payer()); !taken || !p.returns.Allow(*original, now) {
-			refusal = cmp.Or(refusal, pix.ReasonTooManyReturns)
-		}
-	}
-	var command payment.Command
-
-	f.payment, command = a.kind.begin(a.order, now, p.engine.config.Deadline, refusal)
-	if !fresh {
-		p.stale = append(p.stale, f)
-		return
-	}
-	p.perform(f, command, now)
-}
-
-// reconsider decides again about an order of which nothing was written, by what the register says now.
-func (p *partition) reconsider(f *flight, now time.Time) {
-	state, fresh := p.engine.register.Current()
-	if !fresh {
-		p.stale = append(p.stale, f)
-		return
-	}
-	order := &f.payment.Order
-	f.rules, f.verdict, f.decided = state.Rules, payment.Outcome{}, false
-	p.perform(f, f.payment.Reconsider(now, p.refusal(f, order, state, now)), now)
-}
-
-// refresh lets the orders go on that wait for a fresh register.
-func (p *partition) refresh(now time.Time) {
-	if len(p.stale) == 0 {
-		return
-	}
-
-	if _, fresh := p.engine.register.Current(); !fresh {
-		return
-	}
-	stale := p.stale
-
-	p.stale = nil
-	for _, f := range stale {
-		p.reconsider(f, now)
-	}
-}
-
-// refusal returns why this engine would refuse a new order, or ReasonNone.
-func (p *partition) refusal(f *flight, order *pix.Order, state *register.State, now time.Time) pix.Reason {
-	if barred := f.kind.barred(state, order); barred != pix.ReasonNone {
-		return barred
-	}
-
-	deadline := p.engine.config.Deadline
-	switch {
-	case p.engine.room.Busy(order, payeeOf(order)):
-		return pix.ReasonPayeePSPBusy
-	case !p.pace.TooLate(order, deadline, now):
-		return pix.ReasonNone
-	case now.Sub(order.AcceptedAt) < deadline:
-		return pix.ReasonTooLate
-	case p.offsets.overtaken(f.record.Offset) && !cameLate(f.record, order, deadline):
-		return pix.ReasonTooLate
-	}
-
-	return pix.ReasonNone // its deadline says why
-}
-
-// cameLate reports whether an order's deadline had passed when its record was written. Then no
-// overload made it late. The timestamp is the sender's: it decides the code of the refusal only.
-func cameLate(record *kgo.Record, order *pix.Order, deadline time.Duration) bool {
-	return record.Timestamp.Sub(order.AcceptedAt) >= deadline
-}
-
 // written takes the ledger's result of the flight's chain.
 func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 	purpose := f.writing
@@ -292,7 +125,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		p.reconsider(f, now)
 		return
 	}
-	p.engine.metrics.chains.count(purpose, result.Status)
+	p.engine.metrics.Chain(chainNames[purpose], result.Status)
 
 	if purpose == chainCapRelease {
 		p.released(f, result, now)
@@ -311,9 +144,9 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		}
 
 		if reservation.Taken {
-			p.engine.metrics.redelivered.Inc()
+			p.engine.metrics.Redelivered.Inc()
 		}
-		p.engine.metrics.hops.reserve.observe(now.Sub(f.hopAt))
+		p.engine.metrics.Hops.Reserve.Observe(now.Sub(f.hopAt))
 		p.pace.Hold.Observe(now.Sub(f.hopAt))
 		command = f.payment.Reserved(reservation)
 	} else {
@@ -330,7 +163,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
 			return
 		}
-		p.engine.metrics.hops.resolve.observe(now.Sub(f.hopAt))
+		p.engine.metrics.Hops.Resolve.Observe(now.Sub(f.hopAt))
 
 		if purpose != chainReceipt { // its time began with a look-up
 			p.pace.Resolve.Observe(now.Sub(f.hopAt))
@@ -348,10 +181,10 @@ func (p *partition) respond(r *response, now time.Time) {
 	f := p.flights[r.id]
 	switch {
 	case f == nil:
-		p.engine.metrics.responses.unknown.Inc()
+		p.engine.metrics.Responses.Unknown.Inc()
 		return
 	case f.payment.Order.Payee.ISPB != r.psp:
-		p.engine.metrics.responses.invalid.Inc()
+		p.engine.metrics.Responses.Invalid.Inc()
 
 		if counts := p.engine.unasked.add(r.psp); counts != nil {
 			p.engine.log.Warn("dropped responses of PSPs that were not asked, such as this one",
@@ -361,16 +194,16 @@ func (p *partition) respond(r *response, now time.Time) {
 
 		return
 	case !f.payment.WaitsForBank():
-		p.engine.metrics.responses.late.Inc()
+		p.engine.metrics.Responses.Late.Inc()
 		return
 	}
 
 	command := f.payment.Responded(r.accepted, r.reason, now)
 	if late := command.Reason == pix.ReasonPayeePSPSilent; late {
-		p.engine.metrics.responses.late.Inc()
+		p.engine.metrics.Responses.Late.Inc()
 	} else {
-		p.engine.metrics.responses.used.Inc()
-		p.engine.metrics.hops.authorize.observe(now.Sub(f.hopAt))
+		p.engine.metrics.Responses.Used.Inc()
+		p.engine.metrics.Hops.Authorize.Observe(now.Sub(f.hopAt))
 		p.pace.Answer.Observe(now.Sub(f.hopAt))
 		p.blamesAnother(r)
 	}
@@ -384,7 +217,7 @@ func (p *partition) blamesAnother(r *response) {
 	if r.code == r.reason {
 		return
 	}
-	p.engine.metrics.recoded.Inc()
+	p.engine.metrics.Recoded.Inc()
 
 	if counts := p.engine.recoded.add(r.psp); counts != nil {
 		p.engine.log.Warn("PSPs rejected with reason codes of the ledger or the engine, such as this one: reported as LQ03",
@@ -476,15 +309,15 @@ func (p *partition) end(f *flight, now time.Time) {
 	}
 
 	if isReport := outcome != (payment.Outcome{}); isReport {
-		f.kind.count(p.engine.metrics, order, outcome)
-		p.engine.refused(order.ID.Payer(), outcome.Reason)
+		p.engine.metrics.Ended(f.kind.where(), outcome, order.AmountCentavos)
+		p.engine.metrics.Refused(order.ID.Payer(), outcome.Reason)
 
 		if outcome.Settled {
-			p.engine.metrics.settled(f.record.Timestamp, now)
+			p.engine.metrics.Settled(f.record.Timestamp, now)
 		}
-		p.engine.metrics.hops.report.observe(now.Sub(f.hopAt))
+		p.engine.metrics.Hops.Report.Observe(now.Sub(f.hopAt))
 		p.pace.Report.Observe(now.Sub(f.hopAt))
-		p.engine.metrics.acceptToReport.observe(now.Sub(order.AcceptedAt))
+		p.engine.metrics.AcceptToReport.Observe(now.Sub(order.AcceptedAt))
 	}
 	p.finish(f.record)
 	p.leave(f)

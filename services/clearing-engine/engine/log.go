@@ -13,37 +13,6 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// awaitLog compares topics and ledger, before anything is fetched, and names the partitions that have records and
-// no name. It may do that because the topics name this ledger.
-func (e *Engine) awaitLog(ctx context.Context) error {
-	return e.await(ctx, needLog, func() (final bool, err error) {
-		found, err := origin.Check(ctx, e.direct, e.ledger)
-		if err == nil && found.Unconfirmed {
-			return false, origin.ErrUnconfirmed
-		}
-
-		if err == nil {
-			if !e.compared.Swap(true) {
-				e.probe <- struct{}{}
-			}
-
-			e.identity, e.logNumber = found.Ledger, found.Log
-			for partition := range found.Origins {
-				e.named.Store(partition, true)
-			}
-
-			for partition, b := range found.Bounds {
-				if _, named := found.Origins[partition]; !named && b.Start < b.End && err == nil {
-					err = e.name(ctx, partition)
-				}
-			}
-		}
-		_, mismatch := errors.AsType[*origin.Mismatch](err)
-
-		return err == nil || mismatch, err
-	})
-}
-
 // name names a partition's log in the ledger, by the first batch that it has. It reads that with a client that has no
 // fetch under way: behind one that waits for records, the first payments would wait, too.
 func (e *Engine) name(ctx context.Context, partition int32) error {

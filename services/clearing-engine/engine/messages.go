@@ -3,8 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -53,36 +51,6 @@ func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 	return arrival{}, invalid
 }
 
-// bytesOf returns the bytes that a record takes of the room.
-func bytesOf(record *kgo.Record) int64 {
-	bytes := len(record.Key) + len(record.Value)
-	for _, header := range record.Headers {
-		bytes += len(header.Key) + len(header.Value)
-	}
-
-	return int64(bytes)
-}
-
-// own copies a record. A fetched one shares its memory with all that were fetched with it: a bank
-// that is silent about one payment in a hundred would keep all the others in memory, too.
-func own(fetched *kgo.Record) *kgo.Record {
-	record := *fetched
-	text := make([]byte, 0, bytesOf(fetched))
-	cut := func(part []byte) []byte {
-		text = append(text, part...)
-		return text[len(text)-len(part) : len(text) : len(text)]
-	}
-	record.Key, record.Value = cut(fetched.Key), cut(fetched.Value)
-
-	record.Headers = slices.Clone(fetched.Headers)
-	for i := range record.Headers {
-		header := &record.Headers[i]
-		header.Key, header.Value = strings.Clone(header.Key), cut(header.Value)
-	}
-
-	return &record
-}
-
 func (m *orderMessage) payment(record *kgo.Record) (arrival, error) {
 	message := &m.order
 	order, err := pix.Draft{
@@ -119,8 +87,8 @@ func accountOf(message *pixv1.Account) pix.Account {
 
 // encoder makes the records that a partition produces.
 type encoder struct {
-	partition int32
-	page      []byte // keys and values of records are cut from it
+	number int32  // of the partition
+	page   []byte // keys and values of records are cut from it
 }
 
 // authorizationRequest asks the bank. deadline is by the ledger's clock.
@@ -129,7 +97,7 @@ func (e *encoder) authorizationRequest(f *flight, deadline time.Time) *kgo.Recor
 	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
 	message := pixv1.AuthorizationRequest{
 		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
-		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: e.partition,
+		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: e.number,
 		RemittanceInformation: remittanceOf(f), DeadlineUnixMs: deadline.UnixMilli(),
 	}
 	key, value := e.cut(f.kind.key(order), message.SizeVT())
@@ -235,7 +203,7 @@ func (e *encoder) record(topic string, key, value []byte, err error) *kgo.Record
 		panic(fmt.Sprintf("a message for %s cannot be encoded: %v", topic, err))
 	}
 
-	return &kgo.Record{Topic: topic, Partition: e.partition, Key: key, Value: value}
+	return &kgo.Record{Topic: topic, Partition: e.number, Key: key, Value: value}
 }
 
 func accountMessage(account pix.Account) pixv1.Account {

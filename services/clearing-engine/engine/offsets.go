@@ -173,14 +173,20 @@ func (o *offsets) advance(s *stretch) {
 	}
 }
 
+// commitment is what is finished in a partition: all below next, and what the hint says above.
+type commitment struct {
+	next int64
+	hint string
+}
+
 // toCommit returns what to commit, if it changed since the last call.
-func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
+func (o *offsets) toCommit() (c commitment, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
 	s := o.stretches[0]
 	if !o.changed || s.next < 0 {
-		return 0, "", false
+		return commitment{}, false
 	}
 
 	if s.start < len(s.window) && (s.window[s.start].finished || s.window[s.start].first < s.next) {
@@ -189,7 +195,8 @@ func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
 
 	o.changed = false
 	if len(o.stretches) == 1 && s.end == s.next && s.next == o.hint.Base { // nothing has arrived yet
-		return s.next, stream.WriteHint(s.next, slices.Values(o.hint.Spans), max(s.next, o.hint.Taken)), true
+		hint := stream.WriteHint(s.next, slices.Values(o.hint.Spans), max(s.next, o.hint.Taken))
+		return commitment{s.next, hint}, true
 	}
 	last := o.stretches[len(o.stretches)-1] // what was overtaken does not keep others waiting
 
@@ -198,7 +205,7 @@ func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
 		taken = last.window[last.open].first
 	}
 
-	return s.next, stream.WriteHint(s.next, o.finished(), taken), true
+	return commitment{s.next, stream.WriteHint(s.next, o.finished(), taken)}, true
 }
 
 // finished yields the finished spans above what may be committed. The caller holds the lock.

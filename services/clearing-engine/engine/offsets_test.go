@@ -48,7 +48,7 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 			finished[which] = true
 		}
 
-		next, metadata, changed := o.toCommit()
+		c, changed := o.toCommit()
 		if !changed {
 			if len(finished) > 0 {
 				t.Fatal("something finished and nothing is to commit")
@@ -58,8 +58,8 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 		}
 
 		for _, b := range begun {
-			if b < next && !finished[b] {
-				t.Fatalf("commits %d, and %d is not finished", next, b)
+			if b < c.next && !finished[b] {
+				t.Fatalf("commits %d, and %d is not finished", c.next, b)
 			}
 		}
 
@@ -68,11 +68,11 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 				break
 			}
 
-			if b >= next {
-				t.Fatalf("commits %d, although everything up to %d is finished", next, b)
+			if b >= c.next {
+				t.Fatalf("commits %d, although everything up to %d is finished", c.next, b)
 			}
 		}
-		h := stream.ReadHint(next, metadata)
+		h := stream.ReadHint(c.next, c.hint)
 		untaken := at
 
 		for _, b := range slices.Backward(begun) {
@@ -86,12 +86,12 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 		}
 
 		for _, b := range begun {
-			if b >= next && h.Holds(b) != finished[b] {
+			if b >= c.next && h.Holds(b) != finished[b] {
 				t.Fatalf("offset %d: hint says %v, finished is %v", b, h.Holds(b), finished[b])
 			}
 		}
 
-		if _, _, again := o.toCommit(); again {
+		if _, again := o.toCommit(); again {
 			t.Fatal("nothing changed since the commit")
 		}
 	})
@@ -109,12 +109,12 @@ func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
 		o.finish(i)
 	}
 
-	next, metadata, _ := o.toCommit()
-	if next != 0 || len(metadata) > 4096 {
-		t.Fatalf("commits %d with %d bytes of metadata", next, len(metadata))
+	c, _ := o.toCommit()
+	if c.next != 0 || len(c.hint) > 4096 {
+		t.Fatalf("commits %d with %d bytes of metadata", c.next, len(c.hint))
 	}
 
-	h := stream.ReadHint(next, metadata)
+	h := stream.ReadHint(c.next, c.hint)
 	if !h.Holds(1) || h.Holds(0) || h.Holds(2) {
 		t.Fatal("the hint does not say what is finished")
 	}
@@ -157,13 +157,13 @@ func TestUnreadableIsCommittedFromItsFirst(t *testing.T) {
 	o.track(106, 108)
 	o.take(108)
 
-	if next, _, changed := o.toCommit(); !changed || next != 106 {
-		t.Fatalf("committed %d (%v), want 106", next, changed)
+	if c, changed := o.toCommit(); !changed || c.next != 106 {
+		t.Fatalf("committed %d (%v), want 106", c.next, changed)
 	}
 	o.finish(108)
 
-	if next, _, changed := o.toCommit(); !changed || next != 109 {
-		t.Fatalf("committed %d (%v), want 109", next, changed)
+	if c, changed := o.toCommit(); !changed || c.next != 109 {
+		t.Fatalf("committed %d (%v), want 109", c.next, changed)
 	}
 }
 
@@ -176,14 +176,14 @@ func TestHintHoldsAllOfWhatIsUnreadable(t *testing.T) {
 	o.track(608, 608)
 	o.take(106)
 
-	if next, metadata, _ := o.toCommit(); stream.ReadHint(next, metadata).Taken != 107 {
-		t.Fatalf("taken up to %d, want 107", stream.ReadHint(next, metadata).Taken)
+	if c, _ := o.toCommit(); stream.ReadHint(c.next, c.hint).Taken != 107 {
+		t.Fatalf("taken up to %d, want 107", stream.ReadHint(c.next, c.hint).Taken)
 	}
 	o.finish(607)
 	o.finish(608)
-	next, metadata, _ := o.toCommit()
+	c, _ := o.toCommit()
 
-	h := stream.ReadHint(next, metadata)
+	h := stream.ReadHint(c.next, c.hint)
 	if !slices.Equal(h.Spans, []stream.Span{{From: 107, To: 609}}) {
 		t.Fatalf("the hint holds %v, want 107 to 609", h.Spans)
 	}

@@ -81,7 +81,7 @@ func TestOffsetsOfWhatWasOvertaken(t *testing.T) {
 		}
 		o.again()
 
-		next, metadata, changed := o.toCommit()
+		c, changed := o.toCommit()
 		if !changed {
 			if arrived[0] {
 				t.Fatal("a record arrived and nothing is to commit")
@@ -95,12 +95,12 @@ func TestOffsetsOfWhatWasOvertaken(t *testing.T) {
 			lowest = records
 		}
 
-		if next != lowest {
-			t.Fatalf("commits %d, and %d is the lowest unfinished", next, lowest)
+		if c.next != lowest {
+			t.Fatalf("commits %d, and %d is the lowest unfinished", c.next, lowest)
 		}
 
-		h := stream.ReadHint(next, metadata)
-		for at := next; at < records; at++ {
+		h := stream.ReadHint(c.next, c.hint)
+		for at := c.next; at < records; at++ {
 			if h.Holds(at) != finished[at] {
 				t.Fatalf("offset %d: hint says %t, finished is %t", at, h.Holds(at), finished[at])
 			}

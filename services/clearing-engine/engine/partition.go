@@ -9,7 +9,6 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -88,7 +87,7 @@ func newPartition(c *common, effects effects, number int32, h stream.Hint, named
 	owned, release := context.WithCancel(context.Background())
 
 	return &partition{
-		number: number, encoder: encoder{partition: number}, engine: c, effects: effects, inbox: newInbox(),
+		number: number, encoder: encoder{number: number}, engine: c, effects: effects, inbox: newInbox(),
 		offsets: newOffsets(h), named: named,
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, room: c.room.Part(),
 		returns: room.NewRate(c.config.ReturnsPerSecond, returnsAtOnce),
@@ -114,69 +113,6 @@ func (p *partition) forget() {
 		f.question.Free(p.engine.now(), false)
 	}
 	p.room.FreeAll()
-}
-
-// admit takes room for fetched records and puts them into the inbox.
-func (p *partition) admit(records []*kgo.Record) {
-	p.takeRoom(records...)
-
-	for _, record := range records {
-		p.inbox.put(event{kind: arrived, record: record})
-	}
-}
-
-// admitUnreadable admits a record that stands for others, which no client can read.
-func (p *partition) admitUnreadable(record *kgo.Record, why *unreadable) {
-	p.takeRoom(record)
-	p.inbox.put(event{kind: arrived, record: record, unreadable: why})
-}
-
-func (p *partition) takeRoom(records ...*kgo.Record) {
-	var bytes int64
-	for _, record := range records {
-		bytes += bytesOf(record)
-	}
-	p.room.Take(len(records), bytes)
-}
-
-// free frees the room of a record that this engine is done with.
-func (p *partition) free(record *kgo.Record) { p.room.Free(1, bytesOf(record)) }
-
-// took notes that the ledger has answered about a flight's order.
-func (p *partition) took(f *flight) {
-	if !f.taken {
-		f.taken = true
-		p.offsets.take(f.record.Offset)
-	}
-}
-
-func (p *partition) finish(record *kgo.Record) {
-	p.finishOffset(record.Offset)
-	p.free(record)
-}
-
-func (p *partition) finishOffset(offset int64) {
-	p.offsets.finish(offset)
-	p.engine.crash.Pass(afterOffsetMarked)
-}
-
-// refuseRecord makes a record a dead letter that is no order in flight. share is what it takes until
-// the dead letter is acknowledged, if its bank is known.
-func (p *partition) refuseRecord(record *kgo.Record, share room.Share, invalid *pix.Invalid) {
-	p.deadLetters++
-	p.deadLetter(record, invalid, func() { p.inbox.put(event{kind: deadLettered, record: record, share: share}) })
-}
-
-// deadLetter keeps a record that cannot become a payment, with the reason.
-func (p *partition) deadLetter(record *kgo.Record, invalid *pix.Invalid, acknowledged func()) {
-	p.keep(p.encoder.deadLetterRecord(record, invalid), record, invalid, acknowledged)
-}
-
-func (p *partition) keep(letter, record *kgo.Record, invalid *pix.Invalid, acknowledged func()) {
-	p.engine.metrics.deadLetters.WithLabelValues(invalid.Reason.String()).Inc()
-	p.engine.log.Debug("dead letter", zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset),
-		zap.Stringer("reason_code", invalid.Reason), zap.Error(invalid))
-	p.effects.produce(letter, acknowledged)
 }
 
 // describe says what the order of an unfinished record waits for.

@@ -146,6 +146,4 @@ func (paymentKind) conflict(order *pix.Order) string {
 		order.ID)
 }
 
-func (paymentKind) count(m *metrics, _ *pix.Order, outcome payment.Outcome) {
-	m.paymentOutcomes.count(outcome)
-}
+func (paymentKind) where() pix.Where { return pix.OfPayment }

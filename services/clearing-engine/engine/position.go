@@ -14,9 +14,9 @@ import (
 // without a gap. If there is a gap or an error, or the partition stands still below its end, the
 // engine looks at it and passes over what cannot be read. The other partitions go on meanwhile.
 type position struct {
-	client    *kgo.Client
-	topic     string
-	partition int32
+	client *kgo.Client
+	topic  string
+	number int32 // of the partition
 
 	mu     sync.Mutex
 	next   int64
@@ -29,9 +29,9 @@ type position struct {
 
 // newPosition begins at next. The client remembers a pause from before the partition was lost: without
 // an end to it, a partition that comes back would stand still forever.
-func newPosition(client *kgo.Client, topic string, partition int32, next int64) *position {
-	client.ResumeFetchPartitions(map[string][]int32{topic: {partition}})
-	return &position{client: client, topic: topic, partition: partition, next: next, until: math.MaxInt64,
+func newPosition(client *kgo.Client, topic string, number int32, next int64) *position {
+	client.ResumeFetchPartitions(map[string][]int32{topic: {number}})
+	return &position{client: client, topic: topic, number: number, next: next, until: math.MaxInt64,
 		fresh: true, seen: -1}
 }
 
@@ -71,7 +71,7 @@ func (r *position) restart(next int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.next, r.fresh, r.broken, r.seen, r.stood = next, true, false, -1, 0
-	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {r.partition}})
+	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {r.number}})
 }
 
 // at returns the offset that is taken next.
@@ -83,7 +83,7 @@ func (r *position) at() int64 {
 
 // reached reports whether all is taken up to the end of the partition.
 func (r *position) reached(ends kadm.ListedOffsets) bool {
-	end, known := ends.Lookup(r.topic, r.partition)
+	end, known := ends.Lookup(r.topic, r.number)
 	return known && r.at() >= end.Offset
 }
 
@@ -92,7 +92,7 @@ func (r *position) pause() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken = true
-	r.client.PauseFetchPartitions(map[string][]int32{r.topic: {r.partition}})
+	r.client.PauseFetchPartitions(map[string][]int32{r.topic: {r.number}})
 }
 
 // stands reports whether the partition is broken, or did not go on since the last call
@@ -118,6 +118,6 @@ func (r *position) stands(end int64) bool {
 // goOn fetches on at next, whatever the client has fetched since.
 func (r *position) goOn(next int64) {
 	r.next, r.fresh, r.broken, r.stood = next, false, false, 0
-	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {r.partition: {Epoch: -1, Offset: next}}})
-	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {r.partition}})
+	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {r.number: {Epoch: -1, Offset: next}}})
+	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {r.number}})
 }

@@ -23,7 +23,7 @@ const probesAlive = 4
 func (e *Engine) pulse(ctx context.Context) {
 	timeoutSeconds := uint32(probesAlive * e.config.PulseInterval / time.Second)
 	for {
-		started, seen := time.Now(), e.seen()
+		started, seen := time.Now(), e.witness.seen(e.writer.Latest())
 		patience, late := e.config.PulseInterval/2, false
 
 		probe, err := ledger.AskPatiently(ctx, time.After(patience), func() {
@@ -66,13 +66,13 @@ func (e *Engine) pulse(ctx context.Context) {
 		case probe.Unfunded:
 			pause = time.Second / 2
 		case skew.Abs() > e.config.ClockSkewMax:
-			e.metrics.clockSkew.Set(skew.Seconds())
+			e.metrics.ClockSkew.Set(skew.Seconds())
 			e.telemetry.Report(needClock,
 				fmt.Errorf("this machine's clock differs from the ledger's by %s, more than ENGINE_CLOCK_SKEW_MAX %s: nothing is fetched; set the clock right",
 					skew.Round(time.Millisecond), e.config.ClockSkewMax))
 			e.room.Shut(true)
 		default:
-			e.metrics.clockSkew.Set(skew.Seconds())
+			e.metrics.ClockSkew.Set(skew.Seconds())
 			e.aheadOfLedger.Store(int64(skew))
 			e.telemetry.Report(needClock, nil)
 			e.room.Shut(false)

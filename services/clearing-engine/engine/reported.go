@@ -67,7 +67,7 @@ func (e *Engine) readReported(ctx context.Context, number int32,
 	var message orderMessage
 
 	err = e.readRange(ctx, stream.Payments, number, b.Start, b.Stable, func(record *kgo.Record) {
-		if what.holds(record, &message) {
+		if what.includes(record, &message) {
 			spans = append(spans, stream.Span{From: record.Offset, To: record.Offset + 1})
 		}
 	})
@@ -147,9 +147,9 @@ func (e *Engine) readRange(ctx context.Context, topic string, number int32, from
 	})
 }
 
-// holds reports whether the order of a record was reported. The reason of a return is not in its report: a copy
+// includes reports whether the order of a record was reported. The reason of a return is not in its report: a copy
 // with another reason counts as reported.
-func (w told) holds(record *kgo.Record, message *orderMessage) bool {
+func (w told) includes(record *kgo.Record, message *orderMessage) bool {
 	if _, invalid := message.decode(record); invalid != nil {
 		return false
 	}

@@ -127,7 +127,7 @@ func TestOnlyTheSameContentIsReported(t *testing.T) {
 			digestOf(returnID, id, nil, nil, 100)}}
 		slices.SortFunc(what.reports, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
 
-		return what.holds(record, &orderMessage{})
+		return what.includes(record, &orderMessage{})
 	}
 
 	anotherReason := back()

@@ -35,7 +35,7 @@ func (e *Engine) readResponses(ctx context.Context) {
 			for _, record := range records {
 				r, err := decodeResponse(record.Value)
 				if err != nil {
-					e.metrics.responses.invalid.Inc()
+					e.metrics.Responses.Invalid.Inc()
 					e.rarely.Warn("dropped a response that cannot be decoded",
 						zap.String("topic", stream.AuthorizationResponses),
 						zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.Error(err))
@@ -129,7 +129,7 @@ type forgeries struct {
 }
 
 func (f *forgeries) keep(p *partition, record *kgo.Record, r response) {
-	f.engine.metrics.forged.Inc()
+	f.engine.metrics.Forged.Inc()
 
 	if now := time.Now(); now.Sub(f.second) >= time.Second {
 		f.second, f.kept = now, 0

@@ -172,10 +172,4 @@ func (r *returnKind) conflict(*pix.Order) string {
 		r.ID)
 }
 
-func (r *returnKind) count(m *metrics, order *pix.Order, outcome payment.Outcome) {
-	m.returnOutcomes.count(outcome)
-
-	if outcome.Settled {
-		m.returned.Add(float64(order.AmountCentavos))
-	}
-}
+func (r *returnKind) where() pix.Where { return pix.OfReturn }

@@ -10,6 +10,7 @@ import (
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/services/clearing-engine/metrics"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
@@ -21,7 +22,7 @@ import (
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	c := &common{room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20}, time.Now()),
 		config: &Config{ReturnsPerSecond: 1}, on: host.System()}
-	c.metrics = newMetrics(prometheus.NewRegistry(), c.room)
+	c.metrics = metrics.New(prometheus.NewRegistry(), c.room, chainNames[chainReserve:])
 	p := newPartition(c, nil, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}}, true)
 
 	var records []*kgo.Record

@@ -19,6 +19,7 @@ import (
 	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/services/clearing-engine/metrics"
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
@@ -70,7 +71,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.room = room.New(config.limits(), e.now())
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
 	e.room.Shut(true) // until the first good pulse
-	e.metrics = newMetrics(t.Registry, e.room)
+	e.metrics = metrics.New(t.Registry, e.room, chainNames[chainReserve:])
 	promauto.With(t.Registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_orders_overtaken",
 		Help: "Orders that younger ones have overtaken and that are not read yet: they could not end in time."},
 		e.overtaken)

@@ -43,7 +43,7 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 		for number := range seen {
 			if e.partition(number) == nil {
 				delete(seen, number)
-				e.metrics.standing.DeleteLabelValues(strconv.Itoa(int(number)))
+				e.metrics.Standing.DeleteLabelValues(strconv.Itoa(int(number)))
 			}
 		}
 		slices.SortFunc(owned, func(a, b *partition) int { return int(a.number - b.number) })
@@ -73,7 +73,7 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 			if s.standing != "" {
 				problems, value = append(problems, s.standing), 1
 			}
-			e.metrics.standing.WithLabelValues(strconv.Itoa(int(p.number))).Set(value)
+			e.metrics.Standing.WithLabelValues(strconv.Itoa(int(p.number))).Set(value)
 		}
 
 		var standing error

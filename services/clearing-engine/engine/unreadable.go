@@ -2,16 +2,13 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
-	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -79,7 +76,7 @@ func (e *Engine) lookAtPositions(ctx context.Context) {
 }
 
 func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kadm.ListedOffsets) {
-	end, _ := ends.Lookup(r.topic, r.partition)
+	end, _ := ends.Lookup(r.topic, r.number)
 	if !r.stands(end.Offset) {
 		return
 	}
@@ -87,10 +84,10 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 
-	found, err := stream.Look(ctx, r.client, r.topic, r.partition, at, e.config.Stream.BatchMax())
+	found, err := stream.Look(ctx, r.client, r.topic, r.number, at, e.config.Stream.BatchMax())
 	if err != nil {
 		e.log.Warn("cannot look at a partition that stands still", zap.String("topic", r.topic),
-			zap.Int32("partition", r.partition), zap.Int64("offset", at), zap.Error(err))
+			zap.Int32("partition", r.number), zap.Int64("offset", at), zap.Error(err))
 		return
 	}
 	// While this is held, the partition cannot be released, so it cannot be assigned anew
@@ -106,7 +103,7 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 		forgotten := r.stood > forgottenLooks && e.room.Lets(r == p.orders || r == p.responses)
 		if forgotten {
 			e.log.Warn("a record can be read and is not fetched: fetching it again", zap.String("topic", r.topic),
-				zap.Int32("partition", r.partition), zap.Int64("offset", at))
+				zap.Int32("partition", r.number), zap.Int64("offset", at))
 		}
 
 		if (r.broken || forgotten) && ends != nil { // at most once a tick: what failed may fail at once again
@@ -125,66 +122,22 @@ func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.
 	// an aborted transaction. At the end of a partition it must be committed like a record, or it counts as not taken.
 	if found.Err == nil {
 		if r != p.responses {
-			p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last},
+			p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.number, Offset: last},
 				&unreadable{first: first})
 		}
 
 		return
 	}
 	e.rarely.Warn("skipped records that cannot be read; further ones of this second are only counted",
-		zap.String("topic", r.topic), zap.Int32("partition", r.partition),
+		zap.String("topic", r.topic), zap.Int32("partition", r.number),
 		zap.Int64("first_offset", first), zap.Int64("last_offset", last), zap.Error(found.Err))
 
 	if r == p.responses {
-		e.metrics.responses.unreadable.Inc()
+		e.metrics.Responses.Unreadable.Inc()
 		return
 	}
-	p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last, Value: found.Batch},
+	p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.number, Offset: last, Value: found.Batch},
 		&unreadable{first: first, invalid: &pix.Invalid{
 			Reason: pix.ReasonUnreadable, Field: "batch",
 			Detail: fmt.Sprintf("the records at offsets %d to %d cannot be read: %v", first, last, found.Err)}})
-}
-
-// fetchError handles an error of a fetch. The client retries after all of them; some fail
-// the engine. of returns which position of a partition met it.
-func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err error, of func(*partition) *position) {
-	var r *position
-
-	p := e.partition(number)
-	if p != nil {
-		r = of(p)
-	}
-
-	switch {
-	case ctx.Err() != nil, errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled): // see room.Polling
-	case topic == stream.Payments && (errors.Is(err, kerr.OffsetOutOfRange) || errors.As(err, new(*kgo.ErrDataLoss))):
-		e.fail(origin.Mismatched(e.logNumber, "the broker no longer has the next record of %s, partition %d: %v", topic,
-			number, err))
-	case errors.Is(err, kerr.FencedInstanceID):
-		e.fail(fmt.Errorf("another engine runs with ENGINE_INSTANCE_ID %q: give each engine its own",
-			e.config.InstanceID))
-	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed):
-		e.fail(fmt.Errorf("Kafka does not allow KAFKA_SASL_USER %q to read %s as a member of the group %s: %w; bootstrap grants the ACLs",
-			e.config.Stream.SASLUser, topic, stream.EngineGroup, err))
-	case r != nil && topic == r.topic:
-		e.pause(p, r, err)
-	default: // an error of the whole client, which tries again after a pause of its own
-		e.log.Warn("cannot fetch", zap.String("topic", topic), zap.Int32("partition", number), zap.Error(err))
-	}
-}
-
-// pause stops the fetches of one partition until lookAtPositions has been there.
-func (e *Engine) pause(p *partition, r *position, err error) {
-	e.log.Debug("cannot fetch", zap.String("topic", r.topic), zap.Int32("partition", r.partition), zap.Error(err))
-	e.ownedMu.RLock()
-
-	if e.owned[p.number] == p { // else the pause would meet who has the partition next
-		r.pause()
-	}
-	e.ownedMu.RUnlock()
-
-	select {
-	case e.pausedPosition <- struct{}{}:
-	default:
-	}
 }

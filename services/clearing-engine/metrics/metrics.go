@@ -1,4 +1,7 @@
-package engine
+// Package metrics has what an engineer on call looks at in an engine. Label values come from closed sets: reason
+// codes that banks invent are counted as "other". Of the engine it knows only the room, which it shows when it is
+// scraped.
+package metrics
 
 import (
 	"sync"
@@ -13,37 +16,38 @@ import (
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
-// metrics are what an engineer on call looks at. Label values come from closed sets:
-// reason codes that banks invent are counted as "other".
-type metrics struct {
-	paymentOutcomes outcomes
-	returnOutcomes  outcomes
-	returned        prometheus.Counter
-	deadLetters     *prometheus.CounterVec
-	redelivered     prometheus.Counter
-	joined          prometheus.Counter
-	skipped         prometheus.Counter
-	refusals        *prometheus.CounterVec
-	responses       responses
-	forged          prometheus.Counter
-	recoded         prometheus.Counter
-	chains          chains
-	hops            hops
-	acceptToReport  stopwatch
-	startToSettled  prometheus.Gauge
-	lastSettled     prometheus.Gauge
-	commits         *prometheus.CounterVec
-	commitSeconds   prometheus.Histogram
-	rebalances      *prometheus.CounterVec
-	partitions      prometheus.Gauge
-	standing        *prometheus.GaugeVec
-	clockSkew       prometheus.Gauge
+// Metrics are those of one engine.
+type Metrics struct {
+	DeadLetters    *prometheus.CounterVec
+	Redelivered    prometheus.Counter
+	Joined         prometheus.Counter
+	Skipped        prometheus.Counter
+	Responses      responses
+	Forged         prometheus.Counter
+	Recoded        prometheus.Counter
+	Hops           hops
+	AcceptToReport Stopwatch
+	Commits        *prometheus.CounterVec
+	CommitSeconds  prometheus.Histogram
+	Rebalances     *prometheus.CounterVec
+	Partitions     prometheus.Gauge
+	Standing       *prometheus.GaugeVec
+	ClockSkew      prometheus.Gauge
+
+	outcomes map[pix.Where]outcomes
+	returned prometheus.Counter
+	refusals *prometheus.CounterVec
+	chains   chains
+	room     *room.Room
 
 	began            time.Time
 	firstSettledOnce sync.Once
+	startToSettled   prometheus.Gauge
+	lastSettled      prometheus.Gauge
 }
 
-func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
+// New registers the metrics of an engine with this room, that writes chains of these names.
+func New(registry prometheus.Registerer, r *room.Room, chains []string) *Metrics {
 	register, seconds := promauto.With(registry), prometheus.ExponentialBuckets(0.0005, 2, 18) // 0.5 ms to 65 s
 	counter := func(name, help string) prometheus.Counter {
 		return register.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -60,40 +64,42 @@ func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 	wrongTimes := counters("pix_wrong_times_total",
 		"Times that were left out of pix_hop_seconds and of pix_payment_seconds (of: payment), because a clock or a sender's timestamp must be wrong: future (it began more than 5 s after its end), past (it took more than a day).",
 		"of", "begin")
-	m := &metrics{
-		began: time.Now(),
-		paymentOutcomes: newOutcomes(counters("pix_payments_total",
-			"Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
-			"status", "reason"), pix.ReasonsOf(pix.OfPayment)),
-		returnOutcomes: newOutcomes(counters("pix_returns_total",
-			"Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
-			"status", "reason"), pix.ReasonsOf(pix.OfReturn)),
+	m := &Metrics{
+		room: r, began: time.Now(),
+		outcomes: map[pix.Where]outcomes{
+			pix.OfPayment: newOutcomes(counters("pix_payments_total",
+				"Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
+				"status", "reason"), pix.ReasonsOf(pix.OfPayment)),
+			pix.OfReturn: newOutcomes(counters("pix_returns_total",
+				"Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.",
+				"status", "reason"), pix.ReasonsOf(pix.OfReturn)),
+		},
 		returned: counter("pix_returned_centavos_total",
 			"Money given back by returns that were reported as settled; a redelivery that reports again counts again. The ledger has the true sum."),
-		deadLetters: counters("pix_dead_letters_total",
+		DeadLetters: counters("pix_dead_letters_total",
 			"Messages that could not become a payment, by reason code.", "reason"),
-		redelivered: counter("pix_payments_redelivered_total",
+		Redelivered: counter("pix_payments_redelivered_total",
 			"Payments whose phase 1 was in the ledger already when they arrived: absorbed, not repeated."),
-		joined: counter("pix_payments_joined_total",
+		Joined: counter("pix_payments_joined_total",
 			"Messages that ended with an order in flight of the same EndToEndId and content: its report is theirs. Together with reports and dead letters, each message that ends counts once."),
-		skipped: counter("pix_payments_skipped_total",
+		Skipped: counter("pix_payments_skipped_total",
 			"Records delivered again although the last commit knew them as finished."),
 		refusals: counters("pix_refused_total",
 			"Orders and copies that this engine refused to protect others, by the PSP that sent them (other: none of its accounts has been met here) and reason code: LQ02, LQ09, LQ10, LQ11.",
 			"ispb", "reason"),
-		responses: newResponses(counters("pix_authorization_responses_total",
+		Responses: newResponses(counters("pix_authorization_responses_total",
 			"Responses of receiving PSPs: used, late (the payment no longer waits, or its deadline has passed), unknown (no such payment in flight), invalid (undecodable, or of another PSP), unreadable (a batch that no client can read, counted once).",
 			"fate")),
-		forged: counter("pix_responses_forged_total",
+		Forged: counter("pix_responses_forged_total",
 			"Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
-		recoded: counter("pix_responses_recoded_total",
+		Recoded: counter("pix_responses_recoded_total",
 			"Rejections by a bank with a reason code of the ledger or the engine: reported as LQ03."),
 		chains: newChains(counters("pix_ledger_chains_total",
-			"Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
-		hops: newHops(register.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
+			"Chains of transfers by purpose and by the ledger's one real status.", "kind", "status"), chains),
+		Hops: newHops(register.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
 			Help:    "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).",
 			Buckets: seconds}, []string{"hop"}), wrongTimes),
-		acceptToReport: newStopwatch(
+		AcceptToReport: newStopwatch(
 			histogram("pix_payment_seconds",
 				"Time from a payment's acceptance by the payer's PSP to its acknowledged report."),
 			wrongTimes, "payment"),
@@ -101,17 +107,17 @@ func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 			"Time from the start of this process, or from the writing of the payment if that was later, to its first settlement; 0 before."),
 		lastSettled: gauge("pix_last_settled_timestamp_seconds",
 			"When this process settled its latest payment, as Unix time; 0 before."),
-		commits: counters("pix_offset_commits_total",
+		Commits: counters("pix_offset_commits_total",
 			"Offset commits by result (ok, failed), and those met that are not of an engine (foreign): they count for nothing.",
 			"result"),
-		commitSeconds: histogram("pix_offset_commit_seconds", "Time of an offset commit."),
-		rebalances: counters("pix_rebalances_total",
+		CommitSeconds: histogram("pix_offset_commit_seconds", "Time of an offset commit."),
+		Rebalances: counters("pix_rebalances_total",
 			"Changes of this engine's partitions: assigned, revoked (handed over), lost (taken away).", "kind"),
-		partitions: gauge("pix_partitions_owned", "Partitions of pix.payments that this engine clears."),
-		standing: register.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_partitions_standing",
+		Partitions: gauge("pix_partitions_owned", "Partitions of pix.payments that this engine clears."),
+		Standing: register.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_partitions_standing",
 			Help: "Of each partition of this engine: 1 if it stands still although there is work; /readyz and the log say at which record, and why."},
 			[]string{"partition"}),
-		clockSkew: gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
+		ClockSkew: gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
 	}
 	registry.MustRegister(newByPSP(r))
 	register.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
@@ -123,11 +129,11 @@ func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 	})
 	// Known from the start: a rate does not see the first event of a counter that appears with it.
 	for _, result := range []string{"ok", "failed"} {
-		m.commits.WithLabelValues(result)
+		m.Commits.WithLabelValues(result)
 	}
 
 	for _, kind := range []string{"assigned", "revoked", "lost"} {
-		m.rebalances.WithLabelValues(kind)
+		m.Rebalances.WithLabelValues(kind)
 	}
 
 	for _, reason := range protecting {
@@ -135,14 +141,23 @@ func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 	}
 
 	for _, reason := range pix.ReasonsOf(pix.OfDeadLetter) {
-		m.deadLetters.WithLabelValues(reason.String())
+		m.DeadLetters.WithLabelValues(reason.String())
 	}
 
 	return m
 }
 
-// settled notes that a payment was settled and its report acknowledged. written is the sender's time.
-func (m *metrics) settled(written, now time.Time) {
+// Ended counts a reported outcome of a payment or a return.
+func (m *Metrics) Ended(of pix.Where, outcome payment.Outcome, centavos uint64) {
+	m.outcomes[of].count(outcome)
+
+	if of == pix.OfReturn && outcome.Settled {
+		m.returned.Add(float64(centavos))
+	}
+}
+
+// Settled notes that a payment was settled and its report acknowledged. written is the sender's time.
+func (m *Metrics) Settled(written, now time.Time) {
 	m.lastSettled.Set(float64(now.UnixMilli()) / 1000)
 	m.firstSettledOnce.Do(func() {
 		began := m.began
@@ -154,17 +169,17 @@ func (m *metrics) settled(written, now time.Time) {
 }
 
 // hops are the stopwatches of pix_hop_seconds.
-type hops struct{ queue, reserve, authorize, resolve, report stopwatch }
+type hops struct{ Queue, Reserve, Authorize, Resolve, Report Stopwatch }
 
 func newHops(v *prometheus.HistogramVec, wrong *prometheus.CounterVec) hops {
-	of := func(hop string) stopwatch { return newStopwatch(v.WithLabelValues(hop), wrong, hop) }
+	of := func(hop string) Stopwatch { return newStopwatch(v.WithLabelValues(hop), wrong, hop) }
 	return hops{of("queue"), of("reserve"), of("authorize"), of("resolve"), of("report")}
 }
 
-// stopwatch observes times that may begin with a foreign timestamp, or by a clock that is set meanwhile. A
+// Stopwatch observes times that may begin with a foreign timestamp, or by a clock that is set meanwhile. A
 // negative one would bend the sum of the histogram backwards, which Prometheus takes for a restart. One of years
 // would be the mean of everything, and raise alerts. So what cannot be is left out, and counted apart.
-type stopwatch struct {
+type Stopwatch struct {
 	seconds      prometheus.Observer
 	future, past prometheus.Counter
 }
@@ -176,11 +191,12 @@ const (
 	tookMax = 24 * time.Hour
 )
 
-func newStopwatch(seconds prometheus.Observer, wrong *prometheus.CounterVec, of string) stopwatch {
-	return stopwatch{seconds, wrong.WithLabelValues(of, "future"), wrong.WithLabelValues(of, "past")}
+func newStopwatch(seconds prometheus.Observer, wrong *prometheus.CounterVec, of string) Stopwatch {
+	return Stopwatch{seconds, wrong.WithLabelValues(of, "future"), wrong.WithLabelValues(of, "past")}
 }
 
-func (s stopwatch) observe(took time.Duration) {
+// Observe takes a time.
+func (s Stopwatch) Observe(took time.Duration) {
 	switch {
 	case took < -clocksDiffer:
 		s.future.Inc()
@@ -192,7 +208,7 @@ func (s stopwatch) observe(took time.Duration) {
 }
 
 // responses are the counters of pix_authorization_responses_total, looked up once.
-type responses struct{ used, late, unknown, invalid, unreadable prometheus.Counter }
+type responses struct{ Used, Late, Unknown, Invalid, Unreadable prometheus.Counter }
 
 func newResponses(v *prometheus.CounterVec) responses {
 	return responses{v.WithLabelValues("used"), v.WithLabelValues("late"), v.WithLabelValues("unknown"),
@@ -224,97 +240,26 @@ func (o outcomes) count(outcome payment.Outcome) {
 	o.rejected.Inc()
 }
 
-// chains counts the ledger's results of chains.
+// chains counts the ledger's results of chains, by what those are for.
 type chains struct {
-	ok    [chainPurposes]prometheus.Counter
+	ok    map[string]prometheus.Counter
 	other *prometheus.CounterVec
 }
 
-func newChains(v *prometheus.CounterVec) chains {
-	c := chains{other: v}
-	for purpose := chainReserve; purpose < chainPurposes; purpose++ {
-		c.ok[purpose] = v.WithLabelValues(chainNames[purpose], "ok")
+func newChains(v *prometheus.CounterVec, names []string) chains {
+	c := chains{ok: map[string]prometheus.Counter{}, other: v}
+	for _, name := range names {
+		c.ok[name] = v.WithLabelValues(name, "ok")
 	}
 
 	return c
 }
 
-func (c *chains) count(purpose chainPurpose, status tb.CreateTransferResult) {
+// Chain counts the ledger's result of a chain.
+func (m *Metrics) Chain(name string, status tb.CreateTransferResult) {
 	if status == tb.TransferOK {
-		c.ok[purpose].Inc()
+		m.chains.ok[name].Inc()
 		return
 	}
-	c.other.WithLabelValues(chainNames[purpose], status.String()).Inc()
-}
-
-// protecting are the reasons with which an engine refuses orders to protect others.
-var protecting = []pix.Reason{pix.ReasonPayeePSPBusy, pix.ReasonTooManyCopies, pix.ReasonTooLate,
-	pix.ReasonTooManyReturns}
-
-// otherPSP is the label of PSPs that have not been met here: anybody can invent names of banks.
-const otherPSP = "other"
-
-// labelOf is a PSP as a label of metrics.
-func labelOf(r *room.Room, psp pix.ISPB) string {
-	if r.Knows(psp) {
-		return string(psp)
-	}
-
-	return otherPSP
-}
-
-// byPSP collects what PSPs have of the room when it is scraped.
-type byPSP struct {
-	room                            *room.Room
-	waiting, stuck, taken, takenMax *prometheus.Desc
-}
-
-func newByPSP(r *room.Room) byPSP {
-	describe := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-
-	return byPSP{r,
-		describe("pix_payments_waiting_for_psp", "Payments that wait for the response of a receiving PSP.", "ispb"),
-		describe("pix_payments_stuck_at_psp",
-			"Of the payments that wait for a receiving PSP, those that make it a silent one: older than 5 s, or all of them if it answers nothing.",
-			"ispb"),
-		describe("pix_payer_share_taken",
-			"Places of the room that are taken because of a sending PSP (other: none of its accounts has been met here): by waiting (copies, returns, dead letters on their way), by questions (to silent PSPs).",
-			"ispb", "by"),
-		describe("pix_payer_share_size",
-			"Places of the room that each sending PSP may have, for each value of the label by of pix_payer_share_taken."),
-	}
-}
-
-func (c byPSP) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.waiting, c.stuck, c.taken, c.takenMax} {
-		ch <- d
-	}
-}
-
-func (c byPSP) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, value int, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
-	}
-	taken := map[string][2]int{otherPSP: {}}
-	c.room.EachShare(func(bank pix.ISPB, questions bool, places int) {
-		label, by := labelOf(c.room, bank), 0
-		if questions {
-			by = 1
-		}
-		sum := taken[label]
-		sum[by] += places
-		taken[label] = sum
-	})
-
-	for label, places := range taken {
-		gauge(c.taken, places[0], label, "waiting")
-		gauge(c.taken, places[1], label, "questions")
-	}
-	gauge(c.takenMax, c.room.ShareMax())
-	c.room.EachPSP(func(psp pix.ISPB, open, stuck int) {
-		gauge(c.waiting, open, string(psp))
-		gauge(c.stuck, stuck, string(psp))
-	})
+	m.chains.other.WithLabelValues(name, status.String()).Inc()
 }

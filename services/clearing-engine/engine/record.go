@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/clearing-engine/room"
+)
+
+// What a partition does with a record, whatever its order is. It takes room when it is fetched and frees it when the
+// engine is done with it. If it becomes no payment, a dead letter keeps it. In the end its offset is finished.
+
+// admit takes room for fetched records and puts them into the inbox.
+func (p *partition) admit(records []*kgo.Record) {
+	p.takeRoom(records...)
+
+	for _, record := range records {
+		p.inbox.put(event{kind: arrived, record: record})
+	}
+}
+
+// admitUnreadable admits a record that stands for others, which no client can read.
+func (p *partition) admitUnreadable(record *kgo.Record, why *unreadable) {
+	p.takeRoom(record)
+	p.inbox.put(event{kind: arrived, record: record, unreadable: why})
+}
+
+func (p *partition) takeRoom(records ...*kgo.Record) {
+	var bytes int64
+	for _, record := range records {
+		bytes += bytesOf(record)
+	}
+	p.room.Take(len(records), bytes)
+}
+
+// bytesOf returns the bytes that a record takes of the room.
+func bytesOf(record *kgo.Record) int64 {
+	bytes := len(record.Key) + len(record.Value)
+	for _, header := range record.Headers {
+		bytes += len(header.Key) + len(header.Value)
+	}
+
+	return int64(bytes)
+}
+
+// own copies a record. A fetched one shares its memory with all that were fetched with it: a bank
+// that is silent about one payment in a hundred would keep all the others in memory, too.
+func own(fetched *kgo.Record) *kgo.Record {
+	record := *fetched
+	text := make([]byte, 0, bytesOf(fetched))
+	cut := func(part []byte) []byte {
+		text = append(text, part...)
+		return text[len(text)-len(part) : len(text) : len(text)]
+	}
+	record.Key, record.Value = cut(fetched.Key), cut(fetched.Value)
+
+	record.Headers = slices.Clone(fetched.Headers)
+	for i := range record.Headers {
+		header := &record.Headers[i]
+		header.Key, header.Value = strings.Clone(header.Key), cut(header.Value)
+	}
+
+	return &record
+}
+
+// slimFrom is the size from which a record is let go of while its order waits for its bank. An
+// order needs 200 bytes, but nothing stops a sender from adding a megabyte of unknown fields.
+const slimFrom = 512
+
+// slim drops a large record, so that its bytes are free for others. If the order still becomes a
+// dead letter, the record is fetched again.
+func (p *partition) slim(f *flight) {
+	bytes := bytesOf(f.record)
+	if bytes <= slimFrom {
+		return
+	}
+
+	order := &f.payment.Order
+	for _, a := range []*pix.Account{&order.Payer, &order.Payee} { // their texts lie in the record
+		a.ISPB, a.Branch, a.Number = pix.ISPB(strings.Clone(string(a.ISPB))), strings.Clone(a.Branch),
+			strings.Clone(a.Number)
+	}
+	f.record, f.slim = &kgo.Record{Topic: f.record.Topic, Partition: f.record.Partition, Offset: f.record.Offset,
+		Timestamp: f.record.Timestamp}, true
+	p.room.Free(0, bytes)
+}
+
+// free frees the room of a record that this engine is done with.
+func (p *partition) free(record *kgo.Record) { p.room.Free(1, bytesOf(record)) }
+
+// took notes that the ledger has answered about a flight's order.
+func (p *partition) took(f *flight) {
+	if !f.taken {
+		f.taken = true
+		p.offsets.take(f.record.Offset)
+	}
+}
+
+// refuseRecord makes a record a dead letter that is no order in flight. share is what it takes until
+// the dead letter is acknowledged, if its bank is known.
+func (p *partition) refuseRecord(record *kgo.Record, share room.Share, invalid *pix.Invalid) {
+	p.refuseWith(p.encoder.deadLetterRecord(record, invalid), record, share, invalid)
+}
+
+func (p *partition) refuseWith(letter, record *kgo.Record, share room.Share, invalid *pix.Invalid) {
+	p.offsets.take(record.Offset) // the ledger is not asked about it
+	p.deadLetters++
+	p.keep(letter, record, invalid, func() {
+		p.inbox.put(event{kind: deadLettered, record: record, share: share})
+	})
+}
+
+// keep keeps a record that cannot become a payment, with the reason.
+func (p *partition) keep(letter, record *kgo.Record, invalid *pix.Invalid, acknowledged func()) {
+	p.engine.metrics.DeadLetters.WithLabelValues(invalid.Reason.String()).Inc()
+	p.engine.log.Debug("dead letter", zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset),
+		zap.Stringer("reason_code", invalid.Reason), zap.Error(invalid))
+	p.effects.produce(letter, acknowledged)
+}
+
+func (p *partition) finish(record *kgo.Record) {
+	p.finishOffset(record.Offset)
+	p.free(record)
+}
+
+func (p *partition) finishOffset(offset int64) {
+	p.offsets.finish(offset)
+	p.engine.crash.Pass(afterOffsetMarked)
+}

@@ -72,8 +72,7 @@ func (g *gate) check(ctx context.Context, done bool) error {
 		g.say("LEDGER_GIVEN_UP=%s has no effect: the topics name the ledger %s, which is this one", given, named)
 		return nil
 	case wrong == nil && mixed == nil:
-		return fmt.Errorf("LEDGER_GIVEN_UP is %s, which is the ledger at hand, and it lacks nothing: leave the setting away",
-			given)
+		return fmt.Errorf("LEDGER_GIVEN_UP is %s, which is the ledger at hand: leave the setting away", given)
 	case !names:
 		return g.refusal(named, fmt.Errorf("LEDGER_GIVEN_UP is %s, and the topics name %s: %w", given, named, wrong))
 	}
@@ -126,15 +125,7 @@ func (g *gate) wrong(ctx context.Context, done bool) (wrong, err error) {
 		return nil, nil // orders that nobody has begun to clear, and a ledger that has cleared none
 	}
 
-	switch err := origin.Adopt(ctx, g.config.Stream, g.kafka, g.chart.client); {
-	case err == nil:
-		g.say("the topics are of a version that names no ledger; what was finished and told last is in this one, so they take it")
-		return nil, nil
-	case ctx.Err() != nil:
-		return nil, err
-	default:
-		return fmt.Errorf("the topics name no ledger, and samples do not show that this one is theirs: %w", err), nil
-	}
+	return errors.New("the topics name no ledger, and have records of one"), nil
 }
 
 // alone returns an error if engines run: they would name the former ledger again.

@@ -197,7 +197,7 @@ func (g *gate) renewIdentity(ctx context.Context, givenUp ledger.Identity) error
 	}
 	g.say("giving up the ledger %s: the ledger at hand, %s, gets a new identity", givenUp, is)
 
-	return g.chart.createTransfers(ctx, one(ledger.Renewal(is.Number+1, givenUp)))
+	return g.chart.createTransfers(ctx, these(ledger.Renewal(is.Number+1, givenUp)))
 }
 
 // keepFinished keeps what the engines have finished: an order that was told settled or rejected must not be
@@ -257,7 +257,7 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 		return err
 	}
 
-	if err := c.createTransfers(ctx, one(ledger.GivenUp(names.Log))); err != nil {
+	if err := c.createTransfers(ctx, these(ledger.GivenUp(names.Log))); err != nil {
 		return err
 	}
 	say("gave up log %d of %s: engines take the topic as it is for log %d", names.Log, stream.Payments, names.Log+1)

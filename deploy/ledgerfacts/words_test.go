@@ -15,39 +15,20 @@ import (
 
 // scene is what the words of a fact are about.
 type scene struct {
-	t        *testing.T
-	*payment             // of these
-	payments []*payment  // of one payer to one payee
-	payee    pix.Account // as it was at first
+	t *testing.T
+	*payment
+	payee pix.Account // as it was at first
 }
 
 func newScene(t *testing.T) *scene {
 	p := newPayment(t)
-	return &scene{t: t, payment: p, payments: []*payment{p}, payee: p.content.Payee}
+	return &scene{t, p, p.content.Payee}
 }
-
-type words []string
-
-// n reads a number; `most` is the largest of 64 bits.
-func (w words) n(i int) int64 {
-	if w[i] == "most" {
-		return -1
-	}
-
-	n, err := strconv.ParseInt(w[i], 10, 64)
-	if err != nil {
-		panic(err)
-	}
-
-	return n
-}
-
-func (w words) reason(i int) pix.Reason { return pix.MustReason(w[i]) }
 
 // do does what one sentence says.
 func (s *scene) do(sentence string) {
 	s.t.Helper()
-	w := words(strings.Fields(sentence))
+	w := strings.Fields(sentence)
 
 	switch {
 	case len(w) == 3 && w[1] == "is":
@@ -77,18 +58,18 @@ func expect(t *testing.T, chain []tb.Transfer, answer string) {
 }
 
 // chain returns what a word sends.
-func (s *scene) chain(w words) []tb.Transfer {
+func (s *scene) chain(w []string) []tb.Transfer {
 	switch w[0] {
 	case "hold":
 		return s.reserve()
 	case "post":
 		return s.post()
 	case "void":
-		return s.void(w.reason(1))
+		return s.void(pix.MustReason(w[1]))
 	case "receipt":
-		return s.receipt(w.reason(1))
+		return s.receipt(pix.MustReason(w[1]))
 	case "stray-receipt":
-		return ledger.AppendReceipt(nil, s.id, s.content, w.reason(1), false)
+		return ledger.AppendReceipt(nil, s.id, s.content, pix.MustReason(w[1]), false)
 	}
 	s.t.Fatalf("%q is no word", w[0])
 
@@ -96,24 +77,22 @@ func (s *scene) chain(w words) []tb.Transfer {
 }
 
 // change does what a word changes; false: it is a word for what is sent.
-func (s *scene) change(w words) bool {
+func (s *scene) change(w []string) bool {
 	payer := s.content.Payer
 
 	switch w[0] {
 	case "amount":
-		s.content.AmountCentavos = uint64(w.n(1))
-	case "timeout":
-		s.timeout = uint32(w.n(1))
+		n, err := strconv.ParseUint(w[1], 10, 64)
+		kit.Must(s.t, err)
+
+		s.content.AmountCentavos = n
+	case "short-timeout":
+		s.timeout = shortTimeout
 	case "payee":
 		s.content.Payee = s.someone(w[1], s.content.Payee.ISPB)
 	case "payer":
 		s.content.Payer = s.someone(w[1], payer.ISPB)
 		s.id = newID(s.t, s.content.Payer.ISPB)
-	case "payment": // the n-th; the next one is new
-		if int(w.n(1)) > len(s.payments) {
-			s.payments = append(s.payments, newPaymentBetween(s.t, payer, s.content.Payee))
-		}
-		s.payment = s.payments[w.n(1)-1]
 	case "spend": // all that the payer has
 		kit.Must(s.t, fund(ledger.CustomerAccount(payer), ledger.TransitAccount(payer.ISPB), deposit))
 	case "fund-payer":
@@ -136,30 +115,15 @@ func (s *scene) read(what string) string {
 	switch what {
 	case "money":
 		return s.money(s.t)
-	case "balance":
-		return fmt.Sprint(balancesOf(s.t, payer)[0].posted)
 	case "held":
 		return fmt.Sprint(balancesOf(s.t, payer)[0].pending)
 	case "content":
 		return map[bool]string{true: "same", false: "other"}[shared.trace(s.t, s.id).SameContent(s.id, s.content)]
-	case "transfers": // that a query finds, and that name the payment
-		found, err := client.QueryTransfers(tb.QueryFilter{UserData128: s.reserve()[0].UserData128, Limit: 100})
-		kit.Must(s.t, err)
-
-		for _, transfer := range found {
-			if id, err := ledger.EndToEndIDOf(transfer); err != nil || id != s.id {
-				return fmt.Sprintf("%+v, which names %s, %v", transfer, id, err)
-			}
-		}
-
-		return fmt.Sprint(len(found))
 	case "verdict":
 		verdict, decided := shared.trace(s.t, s.id).Verdict()
-		switch {
-		case !decided:
+
+		if !decided {
 			return "none"
-		case verdict.Settled:
-			return "settled"
 		}
 
 		return verdict.Reason.String()

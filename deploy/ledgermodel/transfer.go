@@ -204,15 +204,12 @@ func checkOf(t, p *tb.Transfer) {
 
 // existing compares a transfer with the one that has its id.
 func (l *Ledger) existing(t, e *tb.Transfer) tb.CreateTransferResult {
-	if t.Flags != e.Flags {
+	switch {
+	case t.Flags != e.Flags:
 		return tb.TransferExistsWithDifferentFlags
-	}
-
-	if t.PendingID != e.PendingID {
+	case t.PendingID != e.PendingID:
 		return tb.TransferExistsWithDifferentPendingID
-	}
-
-	if t.Timeout != e.Timeout {
+	case t.Timeout != e.Timeout:
 		return tb.TransferExistsWithDifferentTimeout
 	}
 

@@ -99,7 +99,6 @@ type trial struct {
 	imports bool   // most of its requests import
 	last    uint64 // time of what it imported last
 	probes  uint64
-	orders  uint64        // that were held
 	sent    []tb.Transfer // to be repeated
 }
 
@@ -337,7 +336,7 @@ func (tr *trial) request() error {
 		return read(tr, []tb.Uint128{tr.accountID(), tr.id(27), tr.accountID()}, tr.client.LookupAccounts,
 			(*Ledger).lookUpAccounts)
 	case 2:
-		ids := []tb.Uint128{tr.looseID(looseHold), tr.looseID(looseEnd), tr.id(1000 + tr.random.Uint64N(300))}
+		ids := []tb.Uint128{tr.looseID(looseHold), tr.looseID(looseEnd), tr.looseID(loosePlain)}
 		return read(tr, ids, tr.client.LookupTransfers, (*Ledger).lookUpTransfers)
 	case 3:
 		return read(tr, tr.accountFilter(), tr.client.GetAccountTransfers, (*Ledger).accountTransfers)
@@ -350,13 +349,10 @@ func (tr *trial) request() error {
 	}
 	var transfers []tb.Transfer
 
-	for range 1 + tr.random.IntN(4) {
-		switch tr.random.IntN(8) {
-		case 0:
+	for range 1 + tr.random.IntN(8) {
+		if tr.random.IntN(8) == 0 {
 			transfers = append(transfers, tr.repeated())
-		case 1, 2, 3:
-			transfers = append(transfers, tr.chain()...)
-		default:
+		} else {
 			transfers = append(transfers, tr.loose())
 		}
 	}
@@ -424,7 +420,7 @@ func (tr *trial) loose() tb.Transfer {
 		UserData64:  seldom[uint64](tr, 0, 1), UserData32: seldom[uint32](tr, 0, 1),
 	}
 
-	flags := tb.TransferFlags{Linked: tr.random.IntN(5) == 0}
+	flags := tb.TransferFlags{Linked: tr.random.IntN(3) == 0}
 	if tr.random.IntN(3) == 0 {
 		t.ID, t.PendingID, t.Amount = tr.looseID(looseEnd), tr.looseID(looseHold), zero
 		if flags.PostPendingTransfer = tr.random.IntN(2) == 0; flags.PostPendingTransfer {
@@ -447,6 +443,13 @@ func (tr *trial) loose() tb.Transfer {
 	}
 
 	t.Ledger, t.Code = tr.ledger(), seldom[uint16](tr, 1, 2)
+	if tr.random.IntN(6) == 0 { // an allowance
+		t.DebitAccountID, t.CreditAccountID, t.Ledger = tr.id(13), tr.id(14), tr.ledger()+1
+		if tr.random.IntN(3) == 0 {
+			t.DebitAccountID, t.CreditAccountID = t.CreditAccountID, t.DebitAccountID
+		}
+	}
+
 	if flags.Pending = tr.random.IntN(2) == 0; flags.Pending {
 		t.ID, t.Timeout = tr.looseID(looseHold), pick[uint32](tr, 0, 1, 1, 2, 3600)
 	} else {
@@ -455,65 +458,6 @@ func (tr *trial) loose() tb.Transfer {
 	t.Flags = flags.ToUint16()
 
 	return t
-}
-
-// chain is one of the chains that a payment has: hold, post, void or receipt.
-func (tr *trial) chain() []tb.Transfer {
-	if tr.random.IntN(12) == 0 { // an allowance is raised, or lowered as far as it is free
-		up := tb.Transfer{ID: tr.looseID(loosePlain), DebitAccountID: tr.id(14), CreditAccountID: tr.id(13),
-			Amount: tb.ToUint128(1 + tr.random.Uint64N(40)), Ledger: tr.ledger() + 1, Code: 51, Flags: linked}
-		down := up
-		down.ID, down.DebitAccountID, down.CreditAccountID = tr.looseID(loosePlain), tr.id(13), tr.id(14)
-		down.Amount, down.Flags = tb.ToUint128(tr.random.Uint64N(90)), tb.TransferFlags{BalancingDebit: true}.ToUint16()
-
-		return []tb.Transfer{up, down}
-	}
-
-	order, kind := tr.random.Uint64N(tr.orders+1), tr.random.IntN(7)
-	if order == tr.orders {
-		tr.orders++
-		kind = pick(tr, 0, kind) // mostly a hold comes first
-	}
-	first := 1000 + 8*order
-
-	legs := [][2]uint64{{3, 8}, {4, 5}, {8, pick[uint64](tr, 3, 5)}}
-	if tr.random.IntN(10) == 0 {
-		legs[tr.random.IntN(3)] = [2]uint64{pick[uint64](tr, 3, 4, 8), pick[uint64](tr, 9, 11)}
-	}
-
-	if order%2 == 0 && (kind < 2 || kind == 5) {
-		legs = append(legs, [2]uint64{13, 14})
-	}
-	amount, timeout := tb.ToUint128(seldom(tr, order%5*20, 500)), 2+uint32(order%3)*3600
-	reason := pick[uint32](tr, 0, 0, 1, 2)
-	var chain []tb.Transfer
-
-	for i, leg := range legs[:seldom(tr, len(legs), 2)] {
-		hold, end := tr.id(first+uint64(i)), tr.id(first+4+uint64(i))
-		t := tb.Transfer{ID: end, PendingID: hold, UserData32: reason}
-		flags := tb.TransferFlags{Linked: true}
-
-		switch {
-		case kind < 2:
-			t = tb.Transfer{ID: hold, DebitAccountID: tr.id(leg[0]), CreditAccountID: tr.id(leg[1]), Amount: amount,
-				UserData128: tr.id(first), Timeout: timeout, Ledger: tr.ledger(), Code: uint16(1 + i)}
-			if flags.Pending = true; i == 3 {
-				t.Timeout, t.Ledger = timeout+5, tr.ledger()+1
-			}
-		case kind < 5:
-			t.Amount, flags.PostPendingTransfer = most, true
-		case kind < 6:
-			flags.VoidPendingTransfer = true
-		default:
-			return []tb.Transfer{{ID: end, DebitAccountID: tr.id(8), CreditAccountID: tr.id(4), UserData32: reason,
-				Ledger: tr.ledger(), Code: 7}}
-		}
-		t.Flags = flags.ToUint16()
-		chain = append(chain, t)
-	}
-	chain[len(chain)-1].Flags &^= linked
-
-	return chain
 }
 
 // repeated is a transfer that was sent before, as it was or with another value in one field.
@@ -574,7 +518,7 @@ func (tr *trial) accountFilter() tb.AccountFilter {
 // queryFilter always asks for the trial's own ledger number: others use the server, too.
 func (tr *trial) queryFilter() tb.QueryFilter {
 	f := tb.QueryFilter{
-		Ledger: tr.ledger(), UserData128: pick(tr, zero, zero, tr.id(5), tr.id(1000+8*tr.random.Uint64N(8))),
+		Ledger: tr.ledger(), UserData128: pick(tr, zero, zero, tr.id(5), tr.id(6)),
 		UserData64: pick[uint64](tr, 0, 0, 0, 1), Code: pick[uint16](tr, 0, 0, 1, 99),
 		Limit: pick[uint32](tr, 0, 1, 5, 1000),
 		Flags: tb.QueryFilterFlags{Reversed: tr.random.IntN(2) == 0}.ToUint32(),

@@ -279,6 +279,7 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	t.Run("TopicsAndLedgerBelongTogether", func(t *testing.T) {
 		topicsAndLedgerBelongTogether(t, config.Ledger, second)
 	})
+	t.Run("TopicsOfAnEarlierVersionAreAdopted", func(t *testing.T) { topicsOfAnEarlierVersionAreAdopted(t, second) })
 	t.Run("ATopicThatTheLedgerNamesIsNotCreatedAgain", func(t *testing.T) {
 		aTopicThatTheLedgerNamesIsNotCreatedAgain(t, config.Ledger)
 	})

@@ -237,7 +237,8 @@ func (c *chart) createTransfers(ctx context.Context, transfers every[tb.Transfer
 			}
 
 			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger",
-				ledger.AccountName(transfer.CreditAccountID), pix.Reais(ledger.Centavos(transfer.Amount)), result.Result)
+				ledger.AccountName(transfer.CreditAccountID), pix.Reais(ledger.Centavos(transfer.Amount)),
+				result.Result)
 		}
 
 		return nil

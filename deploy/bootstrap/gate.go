@@ -125,7 +125,15 @@ func (g *gate) wrong(ctx context.Context, done bool) (wrong, err error) {
 		return nil, nil // orders that nobody has begun to clear, and a ledger that has cleared none
 	}
 
-	return errors.New("the topics name no ledger, and have records of one"), nil
+	switch err := origin.Adopt(ctx, g.config.Stream, g.kafka, g.chart.client); {
+	case err == nil:
+		g.say("the topics are of a version that names no ledger; what was finished and told last is in this one, so they take it")
+		return nil, nil
+	case ctx.Err() != nil:
+		return nil, err
+	default:
+		return fmt.Errorf("the topics name no ledger, and samples do not show that this one is theirs: %w", err), nil
+	}
 }
 
 // alone returns an error if engines run: they would name the former ledger again.

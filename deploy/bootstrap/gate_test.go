@@ -3,7 +3,9 @@ package bootstrap
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -11,7 +13,9 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // topicsAndLedgerBelongTogether is a step of TestTwoAtOnceFromNothingAndThenAgain: first and second are two
@@ -64,6 +68,31 @@ func namedBy(t *testing.T, kafka *kgo.Client, of ledger.Config, number uint32) l
 	}
 
 	return named
+}
+
+// topicsOfAnEarlierVersionAreAdopted is a step, too. Topics without checkpoints are the ledger's if it names their log,
+// and knows what was finished and told last.
+func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
+	config := onKafka(t, of)
+	kafka, client := kafkaOf(t, config), connect(t, of)
+	kit.Must(t, kit.ErrorOf(prepare(t, config)))
+	id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, 2)))
+	value, err := (&pixv1.SettlementReport{EndToEndId: id.String(),
+		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}).MarshalVT()
+	kit.Must(t, err)
+
+	for _, record := range []*kgo.Record{{Topic: stream.Payments, Value: []byte("x")},
+		{Topic: stream.Settlements, Value: value}} {
+		kit.Must(t, kafka.ProduceSync(t.Context(), record).FirstErr())
+	}
+	kit.Says(t, Run(t.Context(), config, io.Discard), "LEDGER_GIVEN_UP=none",
+		"If pix.checkpoints was lost, put its files back")
+	kit.Must(t, kit.ErrorOf(origin.Name(t.Context(), kafka, client, 1, 0, 0)))
+	// what was told last, and it does not know
+	kit.Says(t, Run(t.Context(), config, io.Discard), "is about "+id.String())
+	write(t, client, ledger.AppendReceipt(nil, id, pix.Content{}, pix.ReasonUnknownPayerPSP, false))
+	kit.Must(t, Run(t.Context(), config, io.Discard))
+	namedBy(t, kafka, of, 2)
 }
 
 // aTopicThatTheLedgerNamesIsNotCreatedAgain is a step of TestTwoAtOnceFromNothingAndThenAgain.

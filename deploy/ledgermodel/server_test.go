@@ -205,6 +205,7 @@ func (tr *trial) compare(question any, until uint64, answer any, ask func(*Ledge
 // nextExpiry returns when the next hold expires.
 func (l *Ledger) nextExpiry() uint64 {
 	next := uint64(math.MaxUint64)
+
 	for _, place := range l.open {
 		if t := &l.transfers[place]; t.status == pending {
 			next = min(next, expiresAt(&t.Transfer))

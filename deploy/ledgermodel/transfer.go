@@ -88,7 +88,8 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	case flags.Imported && l.regresses(timestamp):
 		return tb.TransferImportedEventTimestampMustNotRegress
 	}
-	amount, has, taken := number(t.Amount), number(debit.CreditsPosted), number(debit.DebitsPosted)+number(debit.DebitsPending)
+	amount, has := number(t.Amount), number(debit.CreditsPosted)
+	taken := number(debit.DebitsPosted) + number(debit.DebitsPending)
 
 	free := has - min(has, taken)
 	if flags.BalancingDebit {

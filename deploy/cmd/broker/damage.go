@@ -146,6 +146,7 @@ func checkLogs(folder string, accepted []string) error {
 
 		for partition := range t.Partitions {
 			log := partitionLog{folder: fmt.Sprintf("%s/partitions/%s-%d", folder, url.PathEscape(t.Name), partition)}
+
 			known[log.folder] = true
 			if err := log.read(); err != nil {
 				return err

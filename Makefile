@@ -178,8 +178,8 @@ explore: ## drive the engine's own decisions in every order in which results, an
 
 simulate: SEEDS = 1000
 simulate: SEED = 1
-simulate: ## break the clearing house in virtual time, one world for each seed, and judge each; shows the first seed that fails, runs it 20 times more, and looks for its smallest part that fails: make simulate SEEDS=100 SEED=7; a part of one world: make simulate SEEDS=1 SEED=7 ARGS='-payments 50 -faults 3,17'
-	go test -count=1 -tags synctests -timeout 24h -v -run '^TestWorlds$$' ./loadtest/simulation -args -seeds $(SEEDS) -seed $(SEED) -repeat 20 -shrink 10m $(ARGS)
+simulate: ## break the clearing house in virtual time, one world for each seed, and judge each; shows the first seed that fails: make simulate SEEDS=100 SEED=7; some faults of one world: make simulate SEEDS=1 SEED=7 ARGS='-faults 3,17'
+	go test -count=1 -tags synctests -timeout 24h -v -run '^TestWorlds$$' ./loadtest/simulation -args -seeds $(SEEDS) -seed $(SEED) $(ARGS)
 
 mutants: export WORLDS ?= 3
 mutants: export SEED ?= 1

@@ -45,7 +45,7 @@ func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder
 
 	altered, err := kadm.NewClient(client).AlterUserSCRAMs(ctx, nil, users)
 	for _, user := range altered {
-		err = errors.Join(err, answer(user.Err, &user.ErrMessage))
+		err = errors.Join(err, answer(user.Err, user.ErrMessage))
 	}
 
 	if err := refusal(config, "creating the users of Kafka", err); err != nil {
@@ -61,81 +61,23 @@ func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder
 	return ensureQuotas(ctx, client, config, accesses, say)
 }
 
-// right is one operation that a user may do, from any host.
-type right struct {
-	resource  kmsg.ACLResourceType
-	name      string
-	operation kmsg.ACLOperation
-}
-
-// rights returns what a user may do. Reading or writing a topic, or joining a group, includes
-// seeing it.
-func rights(access stream.Access) map[right]bool {
-	all := map[right]bool{}
-	add := func(names []string, resource kmsg.ACLResourceType, operation kmsg.ACLOperation) {
-		for _, name := range names {
-			all[right{resource, name, operation}] = true
-		}
-	}
-	add(access.Reads, kmsg.ACLResourceTypeTopic, kmsg.ACLOperationRead)
-	add(access.Writes, kmsg.ACLResourceTypeTopic, kmsg.ACLOperationWrite)
-	add(access.Joins, kmsg.ACLResourceTypeGroup, kmsg.ACLOperationRead)
-	add(access.Sees, kmsg.ACLResourceTypeGroup, kmsg.ACLOperationDescribe)
-
-	return all
-}
-
-// ensureRights grants what is missing and revokes what is not in the table: a right that a later
-// version no longer gives must not outlive it. What an operator denies stays denied.
+// ensureRights grants what the table gives, from any host, and revokes all else: a right that a later version
+// no longer gives must not outlive it. Reading or writing a topic, or joining a group, includes seeing it. What
+// an operator denies stays denied.
 func ensureRights(ctx context.Context, client *kgo.Client, config *Config, access stream.Access) error {
-	principal, wanted := "User:"+access.User, rights(access)
-	ask := kmsg.NewPtrDescribeACLsRequest()
-	ask.ResourceType, ask.ResourcePatternType = kmsg.ACLResourceTypeAny, kmsg.ACLResourcePatternTypeAny
-	ask.Operation, ask.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAllow
-	ask.Principal = &principal
+	admin, user, wanted := kadm.NewClient(client), "User:"+access.User, map[kadm.DescribedACL]bool{}
 
-	granted, err := ask.RequestWith(ctx, client)
-	if err == nil {
-		err = answer(kerr.ErrorForCode(granted.ErrorCode), granted.ErrorMessage)
-	}
-
-	if err := refusal(config, "reading the ACLs of "+access.User, err); err != nil {
-		return err
-	}
-
-	take := kmsg.NewPtrDeleteACLsRequest()
-	missing := rights(access)
-
-	for _, resource := range granted.Resources {
-		for _, acl := range resource.ACLs {
-			have := right{resource.ResourceType, resource.ResourceName, acl.Operation}
-			if resource.ResourcePatternType == kmsg.ACLResourcePatternTypeLiteral && acl.Host == "*" && wanted[have] {
-				delete(missing, have)
-				continue
-			}
-			surplus := kmsg.NewDeleteACLsRequestFilter()
-			surplus.ResourceType, surplus.ResourcePatternType = resource.ResourceType, resource.ResourcePatternType
-			surplus.ResourceName, surplus.Principal, surplus.Host = &resource.ResourceName, &acl.Principal, &acl.Host
-			surplus.Operation, surplus.PermissionType = acl.Operation, acl.PermissionType
-			take.Filters = append(take.Filters, surplus)
-		}
-	}
-
-	give := kmsg.NewPtrCreateACLsRequest()
-
-	for one := range missing {
-		creation := kmsg.NewCreateACLsRequestCreation()
-		creation.ResourceType, creation.ResourceName, creation.ResourcePatternType = one.resource, one.name,
-			kmsg.ACLResourcePatternTypeLiteral
-		creation.Operation, creation.PermissionType = one.operation, kmsg.ACLPermissionTypeAllow
-		creation.Principal, creation.Host = principal, "*"
-		give.Creations = append(give.Creations, creation)
-	}
-
-	if len(give.Creations) > 0 {
-		given, err := give.RequestWith(ctx, client)
-		for i := 0; err == nil && i < len(given.Results); i++ {
-			err = answer(kerr.ErrorForCode(given.Results[i].ErrorCode), given.Results[i].ErrorMessage)
+	for _, give := range []*kadm.ACLBuilder{
+		kadm.NewACLs().MaybeTopics(access.Reads...).Operations(kadm.OpRead),
+		kadm.NewACLs().MaybeTopics(access.Writes...).Operations(kadm.OpWrite),
+		kadm.NewACLs().MaybeGroups(access.Joins...).Operations(kadm.OpRead),
+		kadm.NewACLs().MaybeGroups(access.Sees...).Operations(kadm.OpDescribe),
+	} {
+		granted, err := admin.CreateACLs(ctx, give.Allow(user))
+		for _, one := range granted {
+			err = errors.Join(err, answer(one.Err, one.ErrMessage))
+			wanted[kadm.DescribedACL{Principal: one.Principal, Host: one.Host, Type: one.Type, Name: one.Name,
+				Pattern: one.Pattern, Operation: one.Operation, Permission: one.Permission}] = true
 		}
 
 		if err := refusal(config, "granting ACLs to "+access.User, err); err != nil {
@@ -143,25 +85,36 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 		}
 	}
 
-	if len(take.Filters) == 0 {
-		return nil
-	}
+	all, err := admin.DescribeACLs(ctx, kadm.NewACLs().AnyResource().Allow(user).AllowHosts().Operations(
+		kadm.OpAny).ResourcePatternType(kadm.ACLPatternAny))
+	for _, found := range all {
+		err = errors.Join(err, answer(found.Err, found.ErrMessage))
 
-	taken, err := take.RequestWith(ctx, client)
-	for i := 0; err == nil && i < len(taken.Results); i++ {
-		err = answer(kerr.ErrorForCode(taken.Results[i].ErrorCode), taken.Results[i].ErrorMessage)
+		for _, acl := range found.Described {
+			if wanted[acl] {
+				continue
+			}
+
+			taken, wrong := admin.DeleteACLs(ctx, kadm.NewACLs().AnyResource(acl.Name).Allow(user).AllowHosts(
+				acl.Host).Operations(acl.Operation).ResourcePatternType(acl.Pattern))
+			err = errors.Join(err, wrong)
+
+			for _, one := range taken {
+				err = errors.Join(err, answer(one.Err, one.ErrMessage))
+			}
+		}
 	}
 
 	return refusal(config, "revoking ACLs of "+access.User, err)
 }
 
 // answer returns what a broker says about one thing that it was asked to do, or nil if it has done it.
-func answer(err error, message *string) error {
-	if err == nil || message == nil || *message == "" {
-		return err
+func answer(err error, message string) error {
+	if err == nil {
+		return nil
 	}
 
-	return fmt.Errorf("%w %s", err, *message)
+	return fmt.Errorf("%w %s", err, message)
 }
 
 // refusal returns nil if the broker did what was asked. An error that may pass is an awayError.
@@ -220,7 +173,7 @@ func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, acces
 
 	altered, err := admin.AlterClientQuotas(ctx, entries)
 	for _, one := range altered {
-		err = errors.Join(err, answer(one.Err, &one.ErrMessage))
+		err = errors.Join(err, answer(one.Err, one.ErrMessage))
 	}
 
 	switch {

@@ -180,7 +180,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		return err
 	}
 	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks,
-		pix.Reais(int64(p.ReserveCentavos)), customerCount(p), since)
+		pix.Reais(int64(p.ReserveCentavos)), p.Customers+p.Banks*len(sandbox.SpecialBranches), since)
 
 	return nil
 }

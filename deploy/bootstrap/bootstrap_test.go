@@ -274,7 +274,7 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	second := startLedger(t, "--development") // its requests hold 253
 	tooMany := slices.Repeat([]tb.Account{ledger.NewAccount(ledger.RefusalsAccount)}, 254)
 	err := (&chart{&Config{EventsMax: 8189, Timeout: config.Timeout}, connect(t, second)}).createAccounts(t.Context(),
-		slices.Values(tooMany))
+		these(tooMany...))
 	kit.Says(t, err, "LEDGER_BATCH_EVENTS_MAX is 8189 and must not exceed the server's limit")
 	t.Run("TopicsAndLedgerBelongTogether", func(t *testing.T) {
 		topicsAndLedgerBelongTogether(t, config.Ledger, second)
@@ -285,24 +285,13 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	})
 }
 
-// lateContext is a context whose end comes a second after its deadline, as on a machine
-// that is busy: in between, what dials has no time left, and nothing says that it is up.
-type lateContext struct{ context.Context }
-
-func (c lateContext) Deadline() (time.Time, bool) {
-	deadline, has := c.Context.Deadline()
-	return deadline.Add(-time.Second), has
-}
-
 // That the time is up is no reason.
 func TestWhatIsAwayIsNamed(t *testing.T) {
 	t.Parallel()
 	config := smallConfig(t)
 	config.Timeout = 3 * time.Second
 	config.Stream.Brokers, config.Ledger.Addresses = []string{"127.0.0.1:1"}, []string{"127.0.0.1:1"}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	err := ensureKafka(lateContext{ctx}, config, func(string, ...any) {})
+	_, err := prepare(t, config)
 	kit.Says(t, err, "KAFKA_BROKERS [127.0.0.1:1] is not ready after BOOTSTRAP_TIMEOUT 3s", "refused")
 	kit.Says(t, Run(t.Context(), config, io.Discard),
 		"TIGERBEETLE_ADDRESSES [127.0.0.1:1], TIGERBEETLE_CLUSTER_ID 0, has not answered within BOOTSTRAP_TIMEOUT 3s")

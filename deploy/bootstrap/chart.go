@@ -3,8 +3,6 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"iter"
-	"slices"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -91,14 +89,14 @@ func (c *chart) populate(ctx context.Context) error {
 	p := c.config.Population
 	// Create issuance first, in a request of its own: it holds the population, so a run with
 	// another population stops here.
-	err := c.createAccounts(ctx, one(c.config.marker().Issuance()))
+	err := c.createAccounts(ctx, these(c.config.marker().Issuance()))
 	if err == nil {
 		err = c.createAccounts(ctx, accounts(p))
 	}
 	// Fund only when all accounts exist: a transfer whose account is missing burns its id for
 	// good, and a funding has one possible id.
-	for _, transfers := range []iter.Seq[tb.Transfer]{fundings(p), slices.Values(acts(p)),
-		one(c.config.marker().Transfer())} {
+	for _, transfers := range []every[tb.Transfer]{fundings(p), these(acts(p)...),
+		these(c.config.marker().Transfer())} {
 		if err == nil {
 			err = c.createTransfers(ctx, transfers)
 		}
@@ -126,79 +124,63 @@ func acts(p sandbox.Population) (all []tb.Transfer) {
 // joinID is the id of the act with which a bank of the population joins.
 func joinID(bank pix.ISPB) string { return "bootstrap-" + string(bank) }
 
-// accounts yields every account but the first, issuance.
-func accounts(p sandbox.Population) iter.Seq[tb.Account] {
-	ids := []ledger.AccountID{ledger.RefusalsAccount, ledger.RegisterAccount, ledger.AllowanceSourceAccount}
-	for _, bank := range banks(p) {
-		ids = append(ids, ledger.ReserveAccount(bank), ledger.TransitAccount(bank), ledger.BooksAccount(bank),
-			ledger.AllowanceAccount(bank, ledger.Day), ledger.AllowanceAccount(bank, ledger.Night))
-	}
+// every makes events, one after the other. There may be millions.
+type every[E any] func(add func(E))
 
-	return func(yield func(tb.Account) bool) {
-		for _, id := range ids {
-			if !yield(ledger.NewAccount(id)) {
-				return
-			}
+// accounts makes every account but the first, issuance.
+func accounts(p sandbox.Population) every[tb.Account] {
+	return func(add func(tb.Account)) {
+		for _, id := range []ledger.AccountID{ledger.RefusalsAccount, ledger.RegisterAccount,
+			ledger.AllowanceSourceAccount} {
+			add(ledger.NewAccount(id))
 		}
 
-		for customer := range customers(p) {
-			if !yield(ledger.NewAccount(ledger.CustomerAccount(customer))) {
-				return
+		for _, bank := range banks(p) {
+			for _, id := range []ledger.AccountID{ledger.ReserveAccount(bank), ledger.TransitAccount(bank),
+				ledger.BooksAccount(bank), ledger.AllowanceAccount(bank, ledger.Day),
+				ledger.AllowanceAccount(bank, ledger.Night)} {
+				add(ledger.NewAccount(id))
 			}
 		}
+		customers(p)(func(of pix.Account) { add(ledger.NewAccount(ledger.CustomerAccount(of))) })
 	}
 }
 
-// customers yields the customers of the special branches, then the ordinary ones.
-func customers(p sandbox.Population) iter.Seq[pix.Account] {
-	return func(yield func(pix.Account) bool) {
+// customers makes the customers of the special branches, then the ordinary ones.
+func customers(p sandbox.Population) every[pix.Account] {
+	return func(add func(pix.Account)) {
 		for i := range p.Banks {
 			for _, branch := range sandbox.SpecialBranches {
-				if !yield(p.Special(i, branch)) {
-					return
-				}
+				add(p.Special(i, branch))
 			}
 		}
 
 		for i := range p.Customers {
-			if !yield(p.Customer(i)) {
-				return
-			}
+			add(p.Customer(i))
 		}
 	}
 }
 
-func customerCount(p sandbox.Population) int {
-	return p.Customers + p.Banks*len(sandbox.SpecialBranches)
-}
-
-// fundings yields the initial transfers. The id of each is that of the account it credits, so
+// fundings makes the initial transfers. The id of each is that of the account it credits, so
 // no account is funded twice. Accounts and transfers have separate ids in TigerBeetle.
-func fundings(p sandbox.Population) iter.Seq[tb.Transfer] {
-	funding := func(debit, credit ledger.AccountID, centavos uint64) tb.Transfer {
-		return tb.Transfer{
-			ID: credit, DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(centavos),
-			Ledger: ledger.Ledger, Code: ledger.CodeFunding,
+func fundings(p sandbox.Population) every[tb.Transfer] {
+	return func(add func(tb.Transfer)) {
+		fund := func(debit, credit ledger.AccountID, centavos uint64) {
+			if centavos > 0 {
+				add(tb.Transfer{ID: credit, DebitAccountID: debit, CreditAccountID: credit,
+					Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
+			}
 		}
-	}
-
-	return func(yield func(tb.Transfer) bool) {
 		for i := range p.Banks {
-			if !yield(funding(ledger.IssuanceAccount, ledger.ReserveAccount(p.Bank(i)), p.ReserveCentavos)) {
-				return
-			}
+			fund(ledger.IssuanceAccount, ledger.ReserveAccount(p.Bank(i)), p.ReserveCentavos)
 		}
-
-		for customer := range customers(p) {
-			if deposit := p.DepositOf(customer); deposit > 0 &&
-				!yield(funding(ledger.TransitAccount(customer.ISPB), ledger.CustomerAccount(customer), deposit)) {
-				return
-			}
-		}
+		customers(p)(func(of pix.Account) {
+			fund(ledger.TransitAccount(of.ISPB), ledger.CustomerAccount(of), p.DepositOf(of))
+		})
 	}
 }
 
-func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account]) error {
+func (c *chart) createAccounts(ctx context.Context, accounts every[tb.Account]) error {
 	return inBatches(accounts, c.config.EventsMax, func(batch []tb.Account) error {
 		results, err := request(ctx, c.config, func() ([]tb.AccountEventResult, error) {
 			return c.client.CreateAccounts(batch)
@@ -234,7 +216,7 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 	})
 }
 
-func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Transfer]) error {
+func (c *chart) createTransfers(ctx context.Context, transfers every[tb.Transfer]) error {
 	return inBatches(transfers, c.config.EventsMax, func(batch []tb.Transfer) error {
 		results, err := request(ctx, c.config, func() ([]tb.TransferEventResult, error) {
 			return c.client.CreateTransfers(batch)
@@ -263,25 +245,30 @@ func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 	})
 }
 
-func one[E any](event E) iter.Seq[E] { return func(yield func(E) bool) { yield(event) } }
-
-// inBatches sends the events in requests of at most eventsMax, one after the other.
-func inBatches[E any](events iter.Seq[E], eventsMax int, send func([]E) error) error {
-	batch := make([]E, 0, eventsMax)
-	for event := range events {
-		if batch = append(batch, event); len(batch) < eventsMax {
-			continue
+func these[E any](events ...E) every[E] {
+	return func(add func(E)) {
+		for _, event := range events {
+			add(event)
 		}
+	}
+}
 
-		if err := send(batch); err != nil {
-			return err
+// inBatches sends the events in requests of at most eventsMax, one after the other, until one fails.
+func inBatches[E any](all every[E], eventsMax int, send func([]E) error) (err error) {
+	var batch []E
+
+	flush := func() {
+		if err == nil && len(batch) > 0 {
+			err = send(batch)
 		}
 		batch = batch[:0]
 	}
+	all(func(event E) {
+		if batch = append(batch, event); len(batch) == eventsMax {
+			flush()
+		}
+	})
+	flush()
 
-	if len(batch) == 0 {
-		return nil
-	}
-
-	return send(batch)
+	return err
 }

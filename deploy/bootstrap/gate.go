@@ -72,8 +72,7 @@ func (g *gate) check(ctx context.Context, done bool) error {
 		g.say("LEDGER_GIVEN_UP=%s has no effect: the topics name the ledger %s, which is this one", given, named)
 		return nil
 	case wrong == nil && mixed == nil:
-		return fmt.Errorf("LEDGER_GIVEN_UP is %s, which is the ledger at hand, and it lacks nothing: leave the setting away",
-			given)
+		return fmt.Errorf("LEDGER_GIVEN_UP is %s, which is the ledger at hand: leave the setting away", given)
 	case !names:
 		return g.refusal(named, fmt.Errorf("LEDGER_GIVEN_UP is %s, and the topics name %s: %w", given, named, wrong))
 	}
@@ -206,7 +205,7 @@ func (g *gate) renewIdentity(ctx context.Context, givenUp ledger.Identity) error
 	}
 	g.say("giving up the ledger %s: the ledger at hand, %s, gets a new identity", givenUp, is)
 
-	return g.chart.createTransfers(ctx, one(ledger.Renewal(is.Number+1, givenUp)))
+	return g.chart.createTransfers(ctx, these(ledger.Renewal(is.Number+1, givenUp)))
 }
 
 // keepFinished keeps what the engines have finished: an order that was told settled or rejected must not be
@@ -266,7 +265,7 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 		return err
 	}
 
-	if err := c.createTransfers(ctx, one(ledger.GivenUp(names.Log))); err != nil {
+	if err := c.createTransfers(ctx, these(ledger.GivenUp(names.Log))); err != nil {
 		return err
 	}
 	say("gave up log %d of %s: engines take the topic as it is for log %d", names.Log, stream.Payments, names.Log+1)

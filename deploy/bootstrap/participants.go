@@ -242,5 +242,5 @@ func (c *chart) nameSecrets(ctx context.Context) error {
 		}
 	}
 
-	return c.createTransfers(ctx, slices.Values(acts))
+	return c.createTransfers(ctx, these(acts...))
 }

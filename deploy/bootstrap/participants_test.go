@@ -13,7 +13,6 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
@@ -87,13 +86,10 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	user := stream.ParticipantAccess(bank).User
 	own := *config
 	own.PasswordsDir = filepath.Join(config.PasswordsDir, participantsFolder)
-	admin := as(t, config, stream.Admin, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	kit.Must(t, admin.ProduceSync(t.Context(),
-		&kgo.Record{Topic: stream.AuthorizationRequests, Value: []byte("x")}).FirstErr())
-	tryAll(t, config, &own, user, ofParticipant)
+	ofParticipant.expect(t, config, user)
 
 	// A Kafka that knows nothing of the user; the register and the files stay.
-	gone, err := kadm.NewClient(admin).AlterUserSCRAMs(t.Context(),
+	gone, err := kadm.NewClient(as(t, config, stream.Admin)).AlterUserSCRAMs(t.Context(),
 		[]kadm.DeleteSCRAM{{User: user, Mechanism: kadm.ScramSha512}}, nil)
 	if err != nil || gone.Error() != nil {
 		t.Fatal(err, gone.Error())

@@ -205,5 +205,5 @@ func (p Place) Confirm(ctx context.Context, config *Config, _ io.Writer) error {
 		return cmp.Or(err, errors.New("the ledger has no marker: `bootstrap rebuild accept` comes first"))
 	}
 
-	return chart.createTransfers(ctx, one(ledger.Confirmed()))
+	return chart.createTransfers(ctx, these(ledger.Confirmed()))
 }

@@ -122,32 +122,9 @@ func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
 	}
 }
 
-// What a broker does not describe may be absent only where that is known to be safe. What every service's acks=all
-// means is up to the topic: a majority.
+// What a broker does not describe may be absent only where that is known to be safe.
 func TestAbsentSettingsOfTopics(t *testing.T) {
 	t.Parallel()
-
-	const redpanda, another, replicas, unclean = "redpanda.0c5d", "not-redpanda.0c5d", "min.insync.replicas",
-		"unclean.leader.election.enable"
-	for _, c := range []struct {
-		cluster           string
-		replicationFactor int
-		safe              bool
-	}{{redpanda, 3, true}, {another, 1, true}, {another, 3, false}} {
-		config := &Config{ReplicationFactor: c.replicationFactor}
-
-		configs := topicConfigs(stream.Topics[0], c.cluster, config)
-		for name := range configs {
-			if why := safelyIgnored(name, c.cluster,
-				config); (why != "") != (c.safe && (name == replicas || name == unclean)) {
-				t.Errorf("%+v: %s may be absent: %q", c, name, why)
-			}
-		}
-
-		if want := fmt.Sprint(c.replicationFactor/2 + 1); configs[replicas] != want {
-			t.Errorf("with %d replicas %s is %s, want %s", c.replicationFactor, replicas, configs[replicas], want)
-		}
-	}
 	config := smallConfig(t)
 	broker, kafka := startKafka(t)
 	config.Stream = kafka

@@ -1,6 +1,7 @@
 // Package ledgerfacts tests on the real TigerBeetle server what the engine relies on: the result of
-// each chain of a payment, in every order. A new version of the server is taken only when all of
-// these tests pass.
+// each chain of a payment, in every order. Returns, caps and acts send chains of the same forms, which
+// deploy/ledgermodel compares with the server at random. A new version of the server is taken only when
+// all of these tests pass.
 package ledgerfacts
 
 import (
@@ -111,12 +112,6 @@ func (b *engine) lookup(t testing.TB, ids []tb.Uint128) []tb.Transfer {
 func (b *engine) trace(t testing.TB, id pix.EndToEndID) ledger.Trace {
 	t.Helper()
 	return ledger.TraceOf(id, b.lookup(t, ledger.AppendTraceIDs(nil, id)))
-}
-
-func (b *engine) returnTrace(t testing.TB, g *repayment) ledger.ReturnTrace {
-	t.Helper()
-	return ledger.ReturnTraceOf(g.id, g.content,
-		b.lookup(t, ledger.AppendReturnTraceIDs(nil, g.id, g.content.Original)))
 }
 
 func receive[T any](t testing.TB, b *engine, reply chan T) (answer T) {
@@ -273,24 +268,4 @@ func (p *payment) money(t testing.TB) string {
 	}
 
 	return fmt.Sprintf("%d,%d", held, moved)
-}
-
-// repayment is a return with all that a test needs to know about it.
-type repayment struct {
-	id      pix.ReturnID
-	content pix.ReturnContent
-	of      *payment
-}
-
-func (p *payment) giveBack(t testing.TB, centavos uint64) *repayment {
-	t.Helper()
-	id, err := pix.ParseReturnID("D" + newID(t, p.content.Payee.ISPB).String()[1:])
-	kit.Must(t, err)
-
-	return &repayment{id, pix.ReturnContent{Original: p.id, AmountCentavos: centavos, Reason: pix.ReturnReasons[0]}, p}
-}
-
-func (g *repayment) reserve(slot int) []tb.Transfer {
-	chain := ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.of.content, g.of.timeout)
-	return ledger.AppendReturnedMark(chain, g.content.Original)
 }

@@ -24,23 +24,14 @@ func (l *Ledger) Clone() *Ledger {
 	defer l.mu.Unlock()
 	c := New()
 
-	c.last, c.transfers, c.burnt, c.places, c.expiries = l.last, slices.Clone(l.transfers), maps.Clone(l.burnt),
-		maps.Clone(l.places), slices.Clone(l.expiries)
+	c.last, c.transfers, c.burnt, c.places, c.open = l.last, slices.Clone(l.transfers), maps.Clone(l.burnt),
+		maps.Clone(l.places), slices.Clone(l.open)
 	for _, a := range l.created {
 		account := *a
 		c.accounts[a.ID], c.created = &account, append(c.created, &account)
 	}
-	cloneIndex(c.byAccount, l.byAccount)
-	cloneIndex(c.byUserData, l.byUserData)
-	cloneIndex(c.byCode, l.byCode)
 
 	return c
-}
-
-func cloneIndex[K comparable](to, from map[K][]int) {
-	for key, places := range from {
-		to[key] = slices.Clone(places)
-	}
 }
 
 // AppendState appends what answers depend on: accounts, transfers, what became of them, and burnt

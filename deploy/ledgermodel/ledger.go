@@ -6,8 +6,8 @@
 package ledgermodel
 
 import (
-	"container/heap"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 
@@ -25,14 +25,11 @@ type Ledger struct {
 	accounts map[tb.Uint128]*tb.Account
 	created  []*tb.Account // in the order of time
 
-	transfers  []transfer // in the order of time
-	places     map[tb.Uint128]int
-	burnt      map[tb.Uint128]bool // ids that failed once: they are never taken again
-	expiries   expiries
-	byAccount  map[tb.Uint128][]int
-	byUserData map[tb.Uint128][]int
-	byCode     map[uint16][]int
-	chain      *undo // nil: no linked chain is under way
+	transfers []transfer // in the order of time
+	places    map[tb.Uint128]int
+	burnt     map[tb.Uint128]bool // ids that failed once: they are never taken again
+	open      []int               // places of holds that may expire, and of some that were ended
+	chain     *undo               // nil: no linked chain is under way
 }
 
 // transfer is a transfer and, if it is a pending one, what became of it.
@@ -60,10 +57,7 @@ type undo struct {
 
 // New returns an empty ledger.
 func New() *Ledger {
-	return &Ledger{
-		accounts: map[tb.Uint128]*tb.Account{}, places: map[tb.Uint128]int{}, burnt: map[tb.Uint128]bool{},
-		byAccount: map[tb.Uint128][]int{}, byUserData: map[tb.Uint128][]int{}, byCode: map[uint16][]int{},
-	}
+	return &Ledger{accounts: map[tb.Uint128]*tb.Account{}, places: map[tb.Uint128]int{}, burnt: map[tb.Uint128]bool{}}
 }
 
 // request carries out a request that creates a number of events. Its timestamp is now, or later if
@@ -172,18 +166,13 @@ func (l *Ledger) discard() {
 		*l.accounts[id] = before
 	}
 
-	for place := len(l.transfers) - 1; place >= l.chain.transfers; place-- {
-		t := &l.transfers[place]
+	for _, t := range l.transfers[l.chain.transfers:] {
 		delete(l.places, t.ID)
-		drop(l.byAccount, t.DebitAccountID)
-		drop(l.byAccount, t.CreditAccountID)
-		drop(l.byUserData, t.UserData128)
-		drop(l.byCode, t.Code)
 	}
+
+	l.open = slices.DeleteFunc(l.open, func(place int) bool { return place >= l.chain.transfers })
 	l.transfers, l.chain = l.transfers[:l.chain.transfers], nil
 }
-
-func drop[K comparable](index map[K][]int, key K) { index[key] = index[key][:len(index[key])-1] }
 
 // change returns an account that is about to change.
 func (l *Ledger) change(id tb.Uint128) *tb.Account {
@@ -250,49 +239,17 @@ func (l *Ledger) regresses(timestamp uint64) bool {
 	return l.transfersFrom(timestamp) < len(l.transfers) || i < len(l.created) && l.created[i].Timestamp == timestamp
 }
 
-// expiries are the pending transfers with a timeout, the next one to expire first.
-type expiries []expiry
-
-type expiry struct {
-	at    uint64
-	place int
-}
-
-func (e expiries) Len() int { return len(e) }
-func (e expiries) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].place < e[j].place
-}
-func (e expiries) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *expiries) Push(x any)   { *e = append(*e, x.(expiry)) }
-func (e *expiries) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
-
-// expire notes when a pending transfer expires.
-func (l *Ledger) expire(place int) {
-	if t := &l.transfers[place]; t.Timeout > 0 {
-		heap.Push(&l.expiries, expiry{expiresAt(&t.Transfer), place})
-	}
-}
-
 // expireUntil gives the money of expired holds back. The server does so a little after they
 // expired, a model at once.
 func (l *Ledger) expireUntil(timestamp uint64) {
-	for len(l.expiries) > 0 && l.expiries[0].at <= timestamp {
-		next := heap.Pop(&l.expiries).(expiry)
-		if next.place >= len(l.transfers) {
-			continue // its chain was discarded
+	l.open = slices.DeleteFunc(l.open, func(place int) bool {
+		t := &l.transfers[place]
+		if t.status == pending && expiresAt(&t.Transfer) <= timestamp {
+			t.status = expired
+			subtract(&l.accounts[t.DebitAccountID].DebitsPending, number(t.Amount))
+			subtract(&l.accounts[t.CreditAccountID].CreditsPending, number(t.Amount))
 		}
 
-		t := &l.transfers[next.place]
-		if t.Timeout == 0 || t.status != pending || expiresAt(&t.Transfer) != next.at {
-			continue // it was posted or voided, or its chain was discarded and its place taken
-		}
-		t.status = expired
-		debit, credit := l.accounts[t.DebitAccountID], l.accounts[t.CreditAccountID]
-		subtract(&debit.DebitsPending, numberOf(t.Amount))
-		subtract(&credit.CreditsPending, numberOf(t.Amount))
-	}
+		return t.status != pending
+	})
 }

@@ -1,7 +1,9 @@
 package ledgermodel
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -15,6 +17,22 @@ func burns(result tb.CreateTransferResult) bool {
 		tb.TransferExceedsCredits,
 	}, result)
 }
+
+// most is the amount of a post that means all of its hold.
+var most = tb.BytesToUint128([16]byte(bytes.Repeat([]byte{0xff}, 16)))
+
+// number returns an amount or a balance. They have 64 bits: money is less than 2^63 centavos.
+func number(value tb.Uint128) uint64 {
+	raw := value.Bytes()
+	if binary.LittleEndian.Uint64(raw[8:]) != 0 {
+		neverSent("so much", value)
+	}
+
+	return binary.LittleEndian.Uint64(raw[:8])
+}
+
+func add(balance *tb.Uint128, amount uint64)      { *balance = tb.ToUint128(number(*balance) + amount) }
+func subtract(balance *tb.Uint128, amount uint64) { *balance = tb.ToUint128(number(*balance) - amount) }
 
 func expiresAt(t *tb.Transfer) uint64 {
 	return t.Timestamp + uint64(t.Timeout)*uint64(time.Second)
@@ -70,38 +88,30 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	case flags.Imported && l.regresses(timestamp):
 		return tb.TransferImportedEventTimestampMustNotRegress
 	}
-	amount := numberOf(t.Amount)
+	amount, has := number(t.Amount), number(debit.CreditsPosted)
+	taken := number(debit.DebitsPosted) + number(debit.DebitsPending)
 
-	taken, _ := numberOf(debit.DebitsPosted).plus(numberOf(debit.DebitsPending))
-	if has := numberOf(debit.CreditsPosted); flags.BalancingDebit {
-		free := number{}
-		if taken.less(has) {
-			free = has.minus(taken)
-		}
-
-		if free.less(amount) {
-			amount = free
-		}
+	free := has - min(has, taken)
+	if flags.BalancingDebit {
+		amount = min(amount, free)
 	}
 
-	if result := exceeds(amount, flags.Pending, debit, credit); result != tb.TransferOK {
-		return result
-	}
-
-	taken, _ = taken.plus(amount)
-	if debit.AccountFlags().DebitsMustNotExceedCredits && numberOf(debit.CreditsPosted).less(taken) {
+	if debit.AccountFlags().DebitsMustNotExceedCredits && amount > free {
 		return tb.TransferExceedsCredits
 	}
 
 	created := *t
-	created.Timestamp, created.Amount = timestamp, amount.uint128()
+	created.Timestamp, created.Amount = timestamp, tb.ToUint128(amount)
 	place := l.insert(&created)
 
 	debit, credit = l.change(t.DebitAccountID), l.change(t.CreditAccountID)
 	if flags.Pending {
 		add(&debit.DebitsPending, amount)
 		add(&credit.CreditsPending, amount)
-		l.expire(place)
+
+		if t.Timeout > 0 {
+			l.open = append(l.open, place)
+		}
 	} else {
 		add(&debit.DebitsPosted, amount)
 		add(&credit.CreditsPosted, amount)
@@ -125,46 +135,10 @@ func (l *Ledger) remember(place int, debit, credit *tb.Account) {
 	t.debitAfter, t.creditAfter = after(debit), after(credit)
 }
 
-// exceeds says which balance an amount would lift above 128 bits.
-func exceeds(amount number, isPending bool, debit, credit *tb.Account) tb.CreateTransferResult {
-	over := func(balances ...tb.Uint128) bool {
-		sum := amount
-
-		for _, balance := range balances {
-			var overflow bool
-			if sum, overflow = sum.plus(numberOf(balance)); overflow {
-				return true
-			}
-		}
-
-		return false
-	}
-	switch {
-	case isPending && over(debit.DebitsPending):
-		return tb.TransferOverflowsDebitsPending
-	case isPending && over(credit.CreditsPending):
-		return tb.TransferOverflowsCreditsPending
-	case over(debit.DebitsPosted):
-		return tb.TransferOverflowsDebitsPosted
-	case over(credit.CreditsPosted):
-		return tb.TransferOverflowsCreditsPosted
-	case over(debit.DebitsPending, debit.DebitsPosted):
-		return tb.TransferOverflowsDebits
-	case over(credit.CreditsPending, credit.CreditsPosted):
-		return tb.TransferOverflowsCredits
-	default:
-		return tb.TransferOK
-	}
-}
-
 func (l *Ledger) insert(t *tb.Transfer) (place int) {
 	place = len(l.transfers)
 	l.transfers = append(l.transfers, transfer{Transfer: *t})
 	l.places[t.ID] = place
-	l.byAccount[t.DebitAccountID] = append(l.byAccount[t.DebitAccountID], place)
-	l.byAccount[t.CreditAccountID] = append(l.byAccount[t.CreditAccountID], place)
-	l.byUserData[t.UserData128] = append(l.byUserData[t.UserData128], place)
-	l.byCode[t.Code] = append(l.byCode[t.Code], place)
 
 	return place
 }
@@ -199,7 +173,7 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 	if l.chain != nil {
 		l.chain.ended = append(l.chain.ended, place)
 	}
-	debit, credit, amount := l.change(p.DebitAccountID), l.change(p.CreditAccountID), numberOf(p.Amount)
+	debit, credit, amount := l.change(p.DebitAccountID), l.change(p.CreditAccountID), number(p.Amount)
 	subtract(&debit.DebitsPending, amount)
 	subtract(&credit.CreditsPending, amount)
 
@@ -218,7 +192,7 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 func checkOf(t, p *tb.Transfer) {
 	whole := tb.Uint128{}
 	if t.TransferFlags().PostPendingTransfer {
-		whole = numberMax.uint128()
+		whole = most
 	}
 
 	if !p.TransferFlags().Pending || t.Amount != p.Amount && t.Amount != whole ||
@@ -231,22 +205,19 @@ func checkOf(t, p *tb.Transfer) {
 
 // existing compares a transfer with the one that has its id.
 func (l *Ledger) existing(t, e *tb.Transfer) tb.CreateTransferResult {
-	if t.Flags != e.Flags {
+	switch {
+	case t.Flags != e.Flags:
 		return tb.TransferExistsWithDifferentFlags
-	}
-
-	if t.PendingID != e.PendingID {
+	case t.PendingID != e.PendingID:
 		return tb.TransferExistsWithDifferentPendingID
-	}
-
-	if t.Timeout != e.Timeout {
+	case t.Timeout != e.Timeout:
 		return tb.TransferExistsWithDifferentTimeout
 	}
 
 	same := *t
 	switch flags := t.TransferFlags(); {
 	case flags.BalancingDebit:
-		if !numberOf(t.Amount).less(numberOf(e.Amount)) { // it was the most that may move
+		if number(t.Amount) >= number(e.Amount) { // it was the most that may move
 			same.Amount = e.Amount
 		}
 	case flags.PostPendingTransfer || flags.VoidPendingTransfer: // it has all else from its hold

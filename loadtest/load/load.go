@@ -33,7 +33,6 @@ type Config struct {
 	MixName    string
 	Rate       float64 // payments per second
 	Payments   int
-	First      int // only so many of the payments, the first; 0: all
 	Seed       uint64
 	// DrainTimeout bounds the wait for outcomes after the last send.
 	DrainTimeout time.Duration
@@ -149,9 +148,6 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	random := rand.New(rand.NewPCG(config.Seed, 0))
 
 	schedule := config.Mix.Schedule(config.Payments, random)
-	if config.First > 0 && config.First < config.Payments {
-		schedule, config.Payments = schedule[:config.First], config.First
-	}
 	generator := mix.NewGenerator(config.Population, random)
 
 	l := &loader{config: config, tracker: newTracker(config.Allowed, config.Faults), producer: producer}

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,28 +8,6 @@ import (
 
 	"github.com/liquida/liquida/platform/stream"
 )
-
-// The engine kills itself at every step of a payment, at the first payment and in the middle of
-// a load. Each time its successor continues from what it left. In the end every payment has its
-// one outcome.
-func TestEngineKilledAtEveryStep(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.start(1)
-
-		load := s.send("demo", 20, 1000, duringFaults...)
-		for _, point := range engineSteps {
-			for _, passage := range []int{1, 2 + s.random.IntN(30)} {
-				if point == "after-commit" {
-					passage = min(passage, 5) // commits are rare
-				}
-				s.dieAt(s.engine(0), fmt.Sprintf("%s:%d", point, passage))
-				s.ready(s.engine(0))
-			}
-		}
-		load.wait(0.6)
-		s.verdict()
-	})
-}
 
 // engineSteps are the steps of a payment at which an engine dies, in order. They are listed here
 // again on purpose: a step that the engine no longer has must fail the test.
@@ -56,22 +33,6 @@ func TestEnginesRestartedInOrder(t *testing.T) {
 		s.startEngine(2)
 		s.ready(s.engine(2))
 		load.wait(0.88)
-		s.verdict()
-	})
-}
-
-// The ledger is away for longer than deadline and timeout. Payments are rejected, their holds
-// end, and nothing is half done.
-func TestLedgerAwayPastTheDeadline(t *testing.T) {
-	inVirtualTime(t, func(s *scenario) {
-		s.start(1)
-		load := s.send("demo", 10, 1000, duringFaults...)
-		s.pass(2*time.Second, 5*time.Second)
-		ledgerFaults[0].inject(s.world, nil, s.random, s.engineConfig.PendingTimeout+2*time.Second)
-
-		if load.wait(0.1) == 0 {
-			s.t.Error("no payment ended by its deadline: the outage was not what this test is for")
-		}
 		s.verdict()
 	})
 }

@@ -21,11 +21,9 @@ import (
 
 // result is what became of a world.
 type result struct {
-	Ended    bool          // false: it broke off, and this is what was planned
+	Ended    bool          // false: it broke off
 	Active   time.Duration // virtual time until load and faults were over
-	Planned  int           // payments of the load
-	Payments int           // all payments
-	Events   []event
+	Payments int
 	Faults   map[string]int
 	Trace    []string
 	Problems []string // empty: all judges are content
@@ -53,9 +51,8 @@ func beginOf(seed uint64) time.Time {
 	return noon
 }
 
-// live makes the world of a seed, lets it live, and judges it. It tells what it has planned before
-// anything can go wrong.
-func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
+// live makes the world of a seed, lets it live, and judges it.
+func live(t *testing.T, seed uint64, log io.Writer) result {
 	random := chance(seed, 0)
 	w := newWorld(t, random, log, nodesMaxOf(seed), beginOf(seed))
 
@@ -83,11 +80,10 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	}
 	w.startArchivers(chance(seed, 1<<32+5))
 	pace := paceOf(seed, random)
-	events := plan(seed, w.lanes(), pace, pace.sending(0)+20*time.Second)
+	events := plan(seed, w.lanes(), pace, pace.sending()+20*time.Second)
 	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %+v, latency %v", seed, w.engineCount, len(w.doors),
 		w.broker.nodes, pace, w.latency)
-	r := result{Planned: pace.payments, Events: events, Problems: []string{"the world did not end"}}
-	tell(r)
+	r := result{Problems: []string{"the world did not end"}}
 	open := func() bool { // what clients were told before does not hold in a ledger that is built again
 		err := w.beginDoor(seed, pace)
 		if err != nil {
@@ -111,7 +107,6 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 
 	config := w.load(everyCase(random), pace.rate, pace.payments, seed)
 	config.Allowed = slices.Concat(allowed, load.ActReasons) // the audit knows the register
-	config.First = chosen.payments
 	config.Sending = func(id pix.EndToEndID) {
 		beginFaults()
 
@@ -121,9 +116,9 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	}
 
 	if loses {
-		faults.Go(func() { w.loseLedger(chance(seed, 1<<32+7), pace.sending(0)) })
+		faults.Go(func() { w.loseLedger(chance(seed, 1<<32+7), pace.sending()) })
 	} else {
-		w.door.begin(pace.sending(chosen.payments), pace.rate)
+		w.door.begin(pace.sending(), pace.rate)
 	}
 	loaded, err := load.Run(t.Context(), config)
 	beginFaults() // if it sent no payment
@@ -141,15 +136,13 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	var problems []string
 	if err != nil {
 		problems = append(problems, fmt.Sprintf("the load fails: %v", err))
-	} else {
-		r.Planned = loaded.Payments
 	}
 	w.disarm()
 	w.awaitRejoin(chance(seed, 1<<32+2))
 	problems = append(problems, w.calm(t.Context(), seed)...)
 	_, judged := w.judge(loaded)
 	r.Ended, r.Faults, r.Trace, r.Problems = true, w.count, w.trace, append(problems, judged...)
-	r.Payments = r.Planned + calmPayments + int(w.door.clients.Submitted())
+	r.Payments = pace.payments + calmPayments + int(w.door.clients.Submitted())
 
 	return r
 }

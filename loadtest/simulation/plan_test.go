@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -57,13 +58,14 @@ func plan(seed uint64, lanes []lane, p pace, until time.Duration) (events []even
 	return events
 }
 
-// breakThings makes the chosen faults. Those of one lane happen one after the other.
+// breakThings makes the faults that -faults chooses. Those of one lane happen one after the other.
 func (w *world) breakThings(events []event) {
 	var all sync.WaitGroup
 	byLane := map[string][]event{}
+	chosen := strings.Split(*faultsOf, ",")
 
 	for _, e := range events {
-		if chosen.has(e.Number) {
+		if *faultsOf == "" || slices.Contains(chosen, fmt.Sprint(e.Number)) {
 			byLane[e.Lane] = append(byLane[e.Lane], e)
 		}
 	}
@@ -127,12 +129,7 @@ func paceOf(seed uint64, random *rand.Rand) pace {
 	return p
 }
 
-// sending returns how long the first payments take to be sent, or all of them with 0.
-func (p pace) sending(first int) time.Duration {
-	payments := p.payments
-	if first > 0 {
-		payments = min(payments, first)
-	}
-
-	return time.Duration(float64(payments) / p.rate * float64(time.Second))
+// sending returns how long the payments take to be sent.
+func (p pace) sending() time.Duration {
+	return time.Duration(float64(p.payments) / p.rate * float64(time.Second))
 }

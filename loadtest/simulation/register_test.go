@@ -10,41 +10,15 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// A bank is suspended in the middle of a load, and resumed. Meanwhile its payments are refused, and its
-// returns; those of others are not, and what was stolen from it comes back. The audit compares each
-// with the register.
+// A bank is suspended in the middle of a load, and resumed. Meanwhile its payments are refused, and
+// those of others are not. The audit compares each with the register. TestHeist has its returns.
 func TestSuspensionUnderLoad(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(2)
 		load := s.send("demo", 20, 800, pix.ReasonInactivePSP)
-		generator := mix.NewGenerator(population, s.random)
-		var settled []mix.Payment
-		ids := map[string]bool{}
-
-		for range 40 {
-			payment := generator.Payment(mix.Accepted, time.Now())
-			s.order(payment.First.Value)
-			settled, ids[payment.Name] = append(settled, payment), true
-		}
-		s.reported(ids)
 		bank := population.Bank(s.random.IntN(population.Banks))
 		s.act(ledger.Act{Kind: ledger.Suspended, Bank: bank})
 		s.pass(3*time.Second, 4*time.Second)
-		byBank, toBank := 0, 0
-
-		for _, payment := range settled {
-			back := s.returnOf(payment, payment.First.AmountCentavos)
-			s.order(encode(back))
-			ids[back.ReturnId] = true
-
-			switch bank {
-			case payment.Payee.ISPB:
-				byBank++
-			case payment.Payer.ISPB:
-				toBank++
-			}
-		}
-		s.reported(ids)
 		s.act(ledger.Act{Kind: ledger.Resumed, Bank: bank})
 
 		if load.wait(0.3) == 0 {
@@ -55,12 +29,6 @@ func TestSuspensionUnderLoad(t *testing.T) {
 		if summary.ReasonsChecked["DS27"] == 0 || summary.ReasonsUnchecked["DS27"] > 0 {
 			s.t.Errorf("DS27 was checked %d times, and not checked %d times", summary.ReasonsChecked["DS27"],
 				summary.ReasonsUnchecked["DS27"])
-		}
-
-		if byBank == 0 || toBank == 0 || summary.ReturnsRejected["DS27"] < byBank ||
-			summary.Returned < len(settled)-byBank {
-			s.t.Errorf("%d returns by the suspended bank, %d to it: %d were refused with DS27, %d settled", byBank,
-				toBank, summary.ReturnsRejected["DS27"], summary.Returned)
 		}
 	})
 }

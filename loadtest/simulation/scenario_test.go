@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -149,29 +148,6 @@ func (s *scenario) verdict() audit.Summary {
 
 // pass lets virtual time pass.
 func (s *scenario) pass(low, high time.Duration) { time.Sleep(between(s.random, low, high)) }
-
-// dieAt ends a life, and waits until the next one ends by itself at a step.
-func (s *scenario) dieAt(to *service, step string) {
-	s.t.Helper()
-	before := to.now()
-	to.kill(restartTime, step)
-	s.eventually(to.name+" to start again", func() bool { return to.now() != before })
-
-	doomed := to.now()
-	select {
-	case <-doomed.dead:
-	case <-time.After(5 * time.Minute):
-		s.t.Fatalf("%s did not die at %s", to.name, step)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if want := to.name + " dies at " + step; !slices.ContainsFunc(s.trace, func(line string) bool {
-		return strings.HasSuffix(line, want)
-	}) {
-		s.t.Errorf("%s ended, and not at %s", to.name, step)
-	}
-}
 
 // stop stops a service in order. It stays down for a while.
 func (s *scenario) stop(of *service, down time.Duration) {

@@ -27,56 +27,11 @@ import (
 var (
 	firstSeed = flag.Uint64("seed", 3, "the first seed") // a dense world, and then a sparse one
 	seeds     = flag.Int("seeds", 2, "how many worlds")
-	repeat    = flag.Int("repeat", 0, "how often the first seed that failed runs again")
-	shrinkFor = flag.Duration("shrink", 0,
-		"how long to look for a smaller world that fails like the first one; 0: not at all")
+	faultsOf  = flag.String("faults", "", "only these faults of each world, by number, like 3,17; empty: all")
+
 	resultFile = flag.String("result", "", "of one world: where its result goes; it runs in this process")
 	logFile    = flag.String("log", "", "of one world: where the services log")
-	chosen     part
 )
-
-func init() {
-	flag.IntVar(&chosen.payments, "payments", 0, "only so many payments of each world, its first; 0: all")
-	flag.Func("faults", "only these faults of each world, like 3,17", func(text string) error {
-		chosen.faults = []int{}
-
-		for number := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' }) {
-			n, err := strconv.Atoi(number)
-			if err != nil {
-				return errors.New("it must be numbers of faults like 3,17")
-			}
-			chosen.faults = append(chosen.faults, n)
-		}
-
-		return nil
-	})
-}
-
-// part is what of a world happens: its first payments, and some of its faults.
-type part struct {
-	payments int   // 0: all
-	faults   []int // by number; nil: all
-}
-
-func (p part) has(fault int) bool { return p.faults == nil || slices.Contains(p.faults, fault) }
-
-func (p part) flags() (flags []string) {
-	if p.payments > 0 {
-		flags = append(flags, fmt.Sprint("-payments=", p.payments))
-	}
-
-	if p.faults != nil {
-		flags = append(flags, "-faults="+strings.Trim(strings.ReplaceAll(fmt.Sprint(p.faults), " ", ","), "[]"))
-	}
-
-	return flags
-}
-
-// command returns how to run a part again.
-func (p part) command(seed uint64) string {
-	return strings.TrimSuffix(
-		fmt.Sprintf("make simulate SEEDS=1 SEED=%d ARGS='%s'", seed, strings.Join(p.flags(), " ")), " ARGS=''")
-}
 
 // realTimeMax bounds a world: a goroutine that blocks outside of the bubble stops its time. A world
 // takes seconds, but a machine may be busy.
@@ -190,17 +145,12 @@ func TestWorld(t *testing.T) {
 	if *resultFile == "" {
 		t.Skip("TestWorlds runs it")
 	}
-	tell := func(r result) {
-		text, err := json.Marshal(r)
-		if err == nil {
-			err = os.WriteFile(*resultFile, text, 0o600)
-		}
-
-		if err != nil {
+	inBubble(t, func(t *testing.T, log io.Writer) {
+		text, err := json.Marshal(live(t, *firstSeed, log))
+		if err = errors.Join(err, os.WriteFile(*resultFile, text, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-	}
-	inBubble(t, func(t *testing.T, log io.Writer) { tell(live(t, *firstSeed, log, tell)) })
+	})
 }
 
 // TestWorlds runs a world for each seed and stops at the first that fails.
@@ -214,7 +164,15 @@ func TestWorlds(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(logs) }) // if it is empty
 	now := time.Now()
 	r := &runner{t: t, logs: logs, began: now, lastProgress: now, faults: map[string]int{}}
-	workers(r.next)
+
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for r.next() { //nolint:revive // it does all
+			}
+		})
+	}
+	all.Wait()
 	r.progress()
 
 	for _, kind := range slices.Sorted(maps.Keys(r.faults)) {
@@ -222,31 +180,9 @@ func TestWorlds(t *testing.T) {
 	}
 
 	if failed := r.failed; failed != nil {
-		t.Errorf("seed %d fails\n%s\nthe services' log: %s\nto run it again: %s", failed.seed, failed.text(),
-			failed.log, chosen.command(failed.seed))
-
-		if *repeat > 0 {
-			fails := r.fails(t.Context(), failed.seed, chosen, *repeat, *repeat)
-			t.Errorf("seed %d fails in %d of %d more runs: the seed decides load and faults, the scheduler decides who is first",
-				failed.seed, fails, *repeat)
-		}
-
-		if *shrinkFor > 0 {
-			r.shrink(failed)
-		}
+		t.Errorf("seed %d fails\n%s\nthe services' log: %s\nto run it again: make simulate SEEDS=1 SEED=%[1]d; with some of its faults: ARGS='-faults 3,17'",
+			failed.seed, failed.text(), failed.log)
 	}
-}
-
-// workers calls do on each core, until it returns false there.
-func workers(do func() (more bool)) {
-	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			for do() { //nolint:revive // it does all
-			}
-		})
-	}
-	all.Wait()
 }
 
 // runner runs worlds, each in a process.
@@ -281,7 +217,7 @@ func (r *runner) next() bool {
 		log = *logFile
 	}
 
-	o := r.process(r.t.Context(), seed, chosen, log)
+	o := r.process(seed, log)
 	if !o.failed && log != *logFile {
 		_ = os.Remove(log)
 	}
@@ -324,15 +260,15 @@ type outcome struct {
 	log    string // file
 }
 
-// process runs a world, or a part of it.
-func (r *runner) process(ctx context.Context, seed uint64, p part, log string) outcome {
+// process runs a world.
+func (r *runner) process(seed uint64, log string) outcome {
 	folder, err := os.MkdirTemp(r.t.TempDir(), "")
 	if err != nil {
 		r.t.Error(err)
 	}
 	defer os.RemoveAll(folder)
 	file := filepath.Join(folder, "result")
-	output, err := play(ctx, folder, "TestWorld", seed, append(p.flags(), "-result="+file, "-log="+log)...)
+	output, err := play(r.t.Context(), folder, "TestWorld", seed, "-result="+file, "-log="+log, "-faults="+*faultsOf)
 
 	o := outcome{seed: seed, output: string(output), log: log, err: err}
 	if text, err := os.ReadFile(file); err == nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -41,113 +40,82 @@ bootstrap rebuild accept has the topics take that ledger: from then on acts are 
 rebuild confirm lets orders in, and engines begin. No other engine may run meanwhile: see
 docs/backup.md.`
 
-// command is what bootstrap does with its configuration.
-type command func(context.Context, *bootstrap.Config, io.Writer) error
+var errUsage = errors.New(`usage: bootstrap [participant ISPB [--new-seal] | retell | ` +
+	`rebuild (ADDRESSES | archive DIR | accept | confirm)]`)
 
 func main() {
-	run := command(bootstrap.Run)
+	arguments := os.Args[1:]
 
-	if slices.Contains(os.Args, "--help") {
-		os.Args = []string{os.Args[0], "--help"}
-	} else if chosen := chosenBy(os.Args[1:]); chosen != nil {
-		run, os.Args = chosen, os.Args[:1]
+	os.Args = os.Args[:1]
+	if slices.Contains(arguments, "--help") || slices.Contains(arguments, "-h") {
+		os.Args = append(os.Args, "--help")
 	}
 	var config bootstrap.Config
 	settings.Load("bootstrap", purpose, &config)
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 
-	if err := run(ctx, &config, os.Stderr); err != nil {
+	if err := run(ctx, &config, arguments); errors.Is(err, errUsage) {
+		fmt.Fprintf(os.Stderr, "bootstrap: %v\nSee bootstrap --help.\n", err)
+		os.Exit(settings.ExitBadUsage)
+	} else if err != nil {
 		fmt.Fprintf(os.Stderr, "bootstrap: %v\n", err)
 		os.Exit(settings.ExitFailure)
 	}
 }
 
-// chosenBy returns the command that arguments name, or nil. It exits if they are incomplete.
-func chosenBy(arguments []string) command {
-	name, rest := "", arguments
-	if len(arguments) > 0 {
-		name, rest = arguments[0], arguments[1:]
-	}
-
+// run does what the arguments ask for.
+func run(ctx context.Context, config *bootstrap.Config, arguments []string) error {
 	switch {
-	case name == "participant":
-		return participant(rest)
-	case name == "retell" && len(rest) == 0:
-		return bootstrap.Retell
-	case name != "rebuild":
-		return nil
-	case slices.Equal(rest, []string{"accept"}):
-		return at(bootstrap.Place.Accept)
-	case slices.Equal(rest, []string{"confirm"}):
-		return at(bootstrap.Place.Confirm)
-	case len(rest) == 2 && rest[0] == "archive":
-		return fromArchive(rest[1])
-	case len(rest) == 1 && rest[0] != "archive":
-		return fromLedger(rest[0])
-	}
-	badUsage(errors.New("bootstrap rebuild ADDRESSES | archive DIR | accept | confirm"))
-
-	return nil
-}
-
-func badUsage(err error) {
-	fmt.Fprintf(os.Stderr, "bootstrap: %v\nSee bootstrap --help.\n", err)
-	os.Exit(settings.ExitBadUsage)
-}
-
-// at returns a command at the place of the configuration.
-func at(do func(bootstrap.Place, context.Context, *bootstrap.Config, io.Writer) error) command {
-	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
-		return bootstrap.At(config, func(p bootstrap.Place) error { return do(p, ctx, config, progress) })
-	}
-}
-
-// participant returns what the arguments behind participant ask for.
-func participant(arguments []string) command {
-	newSeal := len(arguments) == 2 && arguments[1] == "--new-seal"
-	var bank pix.ISPB
-
-	err := errors.New("bootstrap participant ISPB [--new-seal]")
-	if len(arguments) == 1 || newSeal {
-		bank, err = pix.ParseISPB(arguments[0])
+	case len(arguments) == 0:
+		return bootstrap.Run(ctx, config, os.Stderr)
+	case slices.Equal(arguments, []string{"retell"}):
+		return bootstrap.Retell(ctx, config, os.Stderr)
+	case len(arguments) > 1 && arguments[0] == "rebuild":
+		return bootstrap.At(config, func(p bootstrap.Place) error { return again(ctx, p, config, arguments[1:]) })
 	}
 
+	newSeal := len(arguments) == 3 && arguments[2] == "--new-seal"
+	if arguments[0] != "participant" || len(arguments) != 2 && !newSeal {
+		return errUsage
+	}
+
+	bank, err := pix.ParseISPB(arguments[1])
 	if err != nil {
-		badUsage(err)
+		return fmt.Errorf("%w; %w", err, errUsage)
 	}
 
-	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
-		return bootstrap.Participant(ctx, config, bank, newSeal, progress)
-	}
+	return bootstrap.Participant(ctx, config, bank, newSeal, os.Stderr)
 }
 
-// fromLedger returns a rebuild from the ledger at some addresses.
-func fromLedger(addresses string) command {
-	return at(func(p bootstrap.Place, ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
-		from := ledger.Config{Addresses: strings.Split(addresses, ","), ClusterID: config.Ledger.ClusterID}
-		if err := from.Validate(); err != nil {
-			return err
-		}
-
-		client, err := ledger.Connect(from)
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-
-		return p.Rebuild(ctx, config, rebuild.Ledger{Client: client, EventsMax: config.EventsMax}, progress)
-	})
-}
-
-// fromArchive returns a rebuild from an archive.
-func fromArchive(place string) command {
-	return at(func(p bootstrap.Place, ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
-		in, err := store.Open(ctx, place)
+// again builds a ledger again.
+func again(ctx context.Context, p bootstrap.Place, config *bootstrap.Config, arguments []string) error {
+	switch {
+	case slices.Equal(arguments, []string{"accept"}):
+		return p.Accept(ctx, config, os.Stderr)
+	case slices.Equal(arguments, []string{"confirm"}):
+		return p.Confirm(ctx, config, os.Stderr)
+	case len(arguments) == 2 && arguments[0] == "archive":
+		in, err := store.Open(ctx, arguments[1])
 		if err != nil {
 			return err
 		}
 
-		return p.Rebuild(ctx, config, past.Source{Folder: in}, progress)
-	})
+		return p.Rebuild(ctx, config, past.Source{Folder: in}, os.Stderr)
+	case len(arguments) != 1 || arguments[0] == "archive":
+		return errUsage
+	}
+	from := ledger.Config{Addresses: strings.Split(arguments[0], ","), ClusterID: config.Ledger.ClusterID}
+
+	if err := from.Validate(); err != nil {
+		return err
+	}
+
+	client, err := ledger.Connect(from)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	return p.Rebuild(ctx, config, rebuild.Ledger{Client: client, EventsMax: config.EventsMax}, os.Stderr)
 }

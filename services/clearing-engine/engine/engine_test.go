@@ -193,7 +193,7 @@ func TestAnImpossibleResultHaltsTheEngine(t *testing.T) {
 		e := w.start(func(c *Config) { c.CommitInterval = 10 * time.Second })
 		first := w.pay()
 		w.await("the first payment's report", func() bool { return len(w.reports()) == 1 })
-		w.ledger.overflow("10000001", 100)
+		w.ledger.set(func() { w.ledger.overflows = true })
 		w.pay()
 
 		err := e.wait()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,6 +30,7 @@ type worldLedger struct {
 	acts      int
 	unread    chan struct{} // nil, or closed when the register can be read again
 	pace      time.Duration // what a transfer takes
+	overflows bool          // payments get a result that only sums above 128 bits cause
 }
 
 // What a world's ledger has: banks from 10000001 on, each with the customers 1 and 2 of branch 0001.
@@ -97,7 +97,7 @@ func (l *worldLedger) of(code uint16) []tb.Transfer {
 func (l *worldLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResult, error) {
 	l.wait()
 	l.mu.Lock()
-	pace := l.pace
+	pace, overflows := l.pace, l.overflows
 	l.mu.Unlock()
 	time.Sleep(time.Duration(len(transfers)) * pace)
 	l.set(func() {
@@ -114,6 +114,11 @@ func (l *worldLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEve
 			start = end
 		}
 	})
+
+	first := slices.IndexFunc(transfers, func(t tb.Transfer) bool { return t.TransferFlags().Linked })
+	if overflows && first >= 0 {
+		return []tb.TransferEventResult{{Index: uint32(first), Result: tb.TransferOverflowsCredits}}, nil
+	}
 
 	return l.Client.CreateTransfers(transfers)
 }
@@ -154,28 +159,6 @@ func (l *worldLedger) record(act ledger.Act) {
 	act.ByCentralBank = true
 	l.acts++
 	l.put(ledger.AppendAct(nil, "central-bank", strconv.Itoa(l.acts), act)...)
-}
-
-// overflow brings the transit account of a bank so far that its next payment is one centavo too much
-// for the ledger's numbers.
-func (l *worldLedger) overflow(bank pix.ISPB, centavos uint64) {
-	l.t.Helper()
-
-	transit, err := l.Client.LookupAccounts([]tb.Uint128{ledger.TransitAccount(bank)})
-	if err != nil || len(transit) != 1 {
-		l.t.Fatal(transit, err)
-	}
-	var amount tb.Uint128
-	left := math.MaxUint64 - uint64(ledger.Centavos(transit[0].CreditsPosted)) - centavos + 1
-
-	for i := range amount {
-		amount[i] = 0xff
-		if i < 8 {
-			amount[i] = byte(left >> (8 * i))
-		}
-	}
-	l.put(tb.Transfer{ID: tb.ToUint128(4711), DebitAccountID: ledger.RefusalsAccount, CreditAccountID: transit[0].ID,
-		Amount: amount, Ledger: ledger.Ledger, Code: ledger.CodeFunding})
 }
 
 // replace puts an older copy back: from the next request on, nothing that came after it is there.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,7 +22,6 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/host"
@@ -179,10 +177,11 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 
 	w.engines = []string{stack.EngineName(0)}
 	if config.Room {
-		if w.roomURL, err = w.RoomURL(); err == nil {
+		var url string
+		if url, err = w.RoomURL(); err == nil {
 			err = w.WaitReady(ctx, stack.Room)
 		}
-		w.event("watch it: %s", w.roomURL)
+		w.event("watch it: %s", url)
 	}
 
 	return err
@@ -220,9 +219,6 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		return nil, err
 	}
 
-	if err := w.invite(ctx, config.Seed); err != nil {
-		return nil, err
-	}
 	w.admin = kadm.NewClient(kafka)
 
 	w.simulator, w.producer = load.NewCallers(w.SimulatorURL(), w.keys), load.NewCallers(w.ProducerURL(), w.keys)
@@ -259,9 +255,6 @@ type run struct {
 	judge       *answers.Judge
 	clients     *answers.Clients
 	observer    *observer
-	sample      *followed // of evidence
-	counters    Counters
-	light       *Light
 
 	mu     sync.Mutex
 	events []*Event
@@ -274,7 +267,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	r.judge = answers.NewJudge(r.payments+int(r.clientsRate*r.Duration.Seconds()), clockTolerance)
 	r.clients = answers.NewClients(answers.Config{
 		Doors: []string{r.world.ProducerURL()}, Keys: r.world.keys, Population: r.Population,
-		Guests: load.GuestAccounts, Judge: r.judge, Seed: r.Seed, Asks: asksPerSecond,
+		Judge: r.judge, Seed: r.Seed, Asks: asksPerSecond,
 	})
 	begin, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -283,9 +276,6 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		return err
 	}
 
-	if r.Evidence != "" {
-		r.sample = follow(r.payments)
-	}
 	r.world.start = time.Now()
 	r.observer, err = observe(ctx, r.kafka, r.judge, r.world.start)
 
@@ -307,15 +297,8 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	var background sync.WaitGroup
-	var balancesErr error
-	background.Go(func() { balancesErr = readBalances(watching, r.client, r.Population, r.judge) })
-	background.Go(func() { r.counters = readCounters(watching, w.engineTelemetry) })
 	background.Go(func() { r.clients.Pay(sending, patience, r.clientsRate, r.observer.Observer) })
 	background.Go(func() { r.clients.Ask(watching) })
-
-	if w.roomURL != "" {
-		background.Go(func() { r.light = watchLight(watching, w.roomURL) })
-	}
 	faulted := make(chan struct{})
 	go func() { defer close(faulted); r.inject(ctx) }()
 
@@ -323,10 +306,8 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 		Stream: w.Kafka(), Population: r.Population,
 		Mix: weights, MixName: r.MixName, Rate: r.Rate, Payments: r.payments, Seed: r.Seed,
 		DrainTimeout: r.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: r.Allowed, Faults: true,
-		Sending:     func(id pix.EndToEndID) { r.judge.Choose(id); r.sample.sending(id) },
-		Told:        r.sample.told,
-		LedgerHolds: load.LedgerHolds(func() (tigerbeetle.Client, error) { return r.client, nil }),
-		Deadline:    r.Deadline, Progress: w.progress, ProgressEvery: progressEvery,
+		Sending:  func(id pix.EndToEndID) { r.judge.Choose(id) },
+		Progress: w.progress, ProgressEvery: progressEvery,
 	})
 	<-faulted
 
@@ -351,7 +332,7 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	stopWatching()
 	background.Wait()
 
-	return loaded, balancesErr
+	return loaded, nil
 }
 
 // conclude lets all judges judge.
@@ -393,19 +374,6 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 	}
 
 	result := r.result(loaded, verdict, told)
-	if r.light != nil && r.light.Seconds[live.Red] > 0 {
-		result.problem("the live audit's light was red: %v", r.light.Findings)
-	}
-
-	if r.sample != nil {
-		result.Budget, err = r.sample.budget(ctx, w.Kafka(), loaded.Latency("settled").Mean)
-		if err != nil {
-			result.problem("%v", err)
-		} else if off := result.Budget.Off(); math.Abs(off) > budgetOffMax {
-			result.problem("the parts of a payment's time differ from the whole by %.1f %%", 100*off)
-		}
-	}
-
 	if untold > 0 {
 		result.problem("at the end the producer did not answer about %d payments and accounts within a minute", untold)
 	}
@@ -417,7 +385,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 	result := &Result{
 		Seed: r.Seed, Engines: len(r.world.engines), Kafka: r.Kafka, Replicas: r.Replicas,
 		StartedAt: loaded.StartedAt, DeadlineSeconds: r.Deadline.Seconds(),
-		Load: loaded, Audit: verdict, Answers: told, Counters: r.counters, Light: r.light,
+		Load: loaded, Audit: verdict, Answers: told,
 		Settings: r.Env, Clients: r.clients.Submitted(),
 		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
 	}
@@ -435,7 +403,6 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		result.Events = append(result.Events, *event)
 	}
 	slices.SortFunc(result.Events, func(a, b Event) int { return cmp.Compare(a.Began, b.Began) })
-	result.nameFaults(loaded.StartedAt)
 
 	return result
 }

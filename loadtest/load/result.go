@@ -118,10 +118,8 @@ type Failure struct {
 	// was given up.
 	Sent  time.Time `json:"sent"`
 	Ended time.Time `json:"ended"`
-	// During are the faults that were active meanwhile, if there were any.
-	During []string `json:"during,omitempty"`
-	Count  int      `json:"count"`          // that fail in this way
-	Also   []string `json:"also,omitempty"` // some of the others
+	Count int       `json:"count"`          // that fail in this way
+	Also  []string  `json:"also,omitempty"` // some of the others
 }
 
 func (l *loader) result(sentAll time.Time, interrupted bool) *Result {

@@ -105,10 +105,6 @@ func writeFailure(w io.Writer, f load.Failure) {
 		fmt.Fprintf(w, "      the ledger: %s\n", f.Ledger)
 	}
 
-	if len(f.During) > 0 {
-		fmt.Fprintf(w, "      meanwhile: %s\n", strings.Join(f.During, ", "))
-	}
-
 	if f.Count > 1 {
 		fmt.Fprintf(w, "      %d payments of this case fail in this way, also %s\n", f.Count,
 			strings.Join(f.Also, ", "))

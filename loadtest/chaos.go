@@ -72,7 +72,7 @@ func chaosCommand() *cobra.Command {
 	f.StringArrayVar(&flags.failIf, "fail-if", nil,
 		"the run proves nothing if this holds at the end, as of loadtest run, like 'late>1%'; repeatable")
 	f.StringVar(&flags.Evidence, "evidence", "",
-		"leave report, result, archive and histograms in this folder, for somebody who was not there")
+		"leave report, result and archive in this folder, for somebody who was not there")
 	command.Long = "Starts a stack of its own on free ports, sends a load, and breaks the stack meanwhile. Clients\n" +
 		"also pay over HTTP and read their payments' states. Then everything drains, and three judges decide:\n" +
 		"every payment ended as it must (load), every centavo is in its place (audit), and what clients saw\n" +

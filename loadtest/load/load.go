@@ -52,18 +52,12 @@ type Config struct {
 	// Faults says that engines may die during the run; Allowed implies it. A repeated message
 	// may then join the first and have no report of its own.
 	Faults bool
-	// LedgerHolds says what the ledger holds about a payment that failed; nil: nobody is asked.
-	LedgerHolds func(pix.EndToEndID) string
 	// Sending is called with each EndToEndId before it is sent.
 	Sending func(pix.EndToEndID)
-	// Told is called when the report of a payment that settled has come, with the time of its record.
-	Told func(id string, reported, now time.Time)
 	// Stop, once closed, ends the sending before all payments are sent.
 	Stop <-chan struct{}
 	// AtEnd is called after the last outcome, before connections close.
 	AtEnd func()
-	// Deadline is the engine's deadline, from an order's acceptance on. Only Progress needs it.
-	Deadline time.Duration
 	// Progress is called every ProgressEvery.
 	Progress      func(Snapshot)
 	ProgressEvery time.Duration
@@ -79,13 +73,9 @@ type Snapshot struct {
 	DeadLetters int
 	Waiting     int // for their outcome, OnPurpose included
 	OnPurpose   int // their bank is silent or late
-	// ToDeadline is the time until the last of OnPurpose meets its deadline, negative after it; 0:
-	// none waits, or the deadline is not known.
-	ToDeadline time.Duration
-	Failed     int
-	Dropped    int
-	Late       int
-	Final      bool // the run ends
+	Failed      int
+	Dropped     int
+	Late        int
 }
 
 // LateAfter is the delay above which a send counts as late.
@@ -213,7 +203,7 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 		for {
 			now := time.Now()
 			if now.After(progressAt) {
-				l.progress(false)
+				l.progress()
 				progressAt = now.Add(l.config.ProgressEvery)
 			}
 
@@ -318,10 +308,6 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 					return // its payment will count as missing, and the audit names the record
 				}
 
-				if l.config.Told != nil && report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
-					l.config.Told(report.EndToEndId, r.Timestamp, now)
-				}
-
 				if a := l.tracker.report(&report, r.Value, now); a != nil {
 					l.sendAfterReport(a)
 				}
@@ -344,7 +330,7 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 
 // drain waits until no payment is open, at most DrainTimeout.
 func (l *loader) drain(ctx context.Context) {
-	defer l.progress(true)
+	defer l.progress()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.config.DrainTimeout, errors.New("drain timeout"))
 	defer cancel()
 	progressAt := time.Now()
@@ -355,19 +341,17 @@ func (l *loader) drain(ctx context.Context) {
 		}
 
 		if time.Now().After(progressAt) {
-			l.progress(false)
+			l.progress()
 			progressAt = time.Now().Add(l.config.ProgressEvery)
 		}
 	}
 }
 
-func (l *loader) progress(final bool) {
+func (l *loader) progress() {
 	if l.config.Progress == nil {
 		return
 	}
-	now := time.Now()
-	s := l.tracker.snapshot(now, l.config.Deadline)
-	s.Elapsed, s.Final = now.Sub(l.tracker.start), final
-	s.Payments, s.Dropped, s.Late = l.config.Payments, l.dropped, l.late
+	s := l.tracker.snapshot()
+	s.Elapsed, s.Payments, s.Dropped, s.Late = time.Since(l.tracker.start), l.config.Payments, l.dropped, l.late
 	l.config.Progress(s)
 }

@@ -24,8 +24,7 @@ type tracker struct {
 
 	mu       sync.Mutex
 	open     int
-	patient  int       // open payments whose bank is silent or late
-	patience time.Time // when the last of them was accepted
+	patient  int // open payments whose bank is silent or late
 	byID     map[pix.EndToEndID]*openPayment
 	nameless map[*openPayment]struct{} // payments without an EndToEndId
 	byRecord map[record]*openPayment
@@ -78,7 +77,6 @@ func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
 	t.open++
 	if payment.Case.Waits() {
 		t.patient++
-		t.patience = intended
 	}
 	t.result.Sent++
 
@@ -350,17 +348,12 @@ func (t *tracker) waiting() int {
 	return t.open
 }
 
-// snapshot returns the progress, without what only the sender knows. deadline is the engine's.
-func (t *tracker) snapshot(now time.Time, deadline time.Duration) Snapshot {
+// snapshot returns the progress, without what only the sender knows.
+func (t *tracker) snapshot() Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.result
 
-	s := Snapshot{Sent: r.Sent, Settled: r.Settled, Rejected: r.Rejected, DeadLetters: r.DeadLetters, Waiting: t.open,
+	return Snapshot{Sent: r.Sent, Settled: r.Settled, Rejected: r.Rejected, DeadLetters: r.DeadLetters, Waiting: t.open,
 		OnPurpose: t.patient, Failed: r.FailureCount}
-	if t.patient > 0 && deadline > 0 {
-		s.ToDeadline = t.patience.Add(deadline).Sub(now)
-	}
-
-	return s
 }

@@ -153,7 +153,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		stack.Archiver:  {"ARCHIVE_SEGMENT_ROWS_MAX=1000"},
 		stack.Bootstrap: {"TRANSIENT_RETENTION=" + (time.Hour + config.Duration).String()}, // the judges read all of it
 		// the engines must survive without it
-		stack.Broker: {"BROKER_CHECK_BATCHES=false", "BROKER_TRANSACTIONS=true"},
+		stack.Broker: {"BROKER_CHECK_BATCHES=false"},
 	}
 	for process, more := range config.Env {
 		environment[process] = append(environment[process], more...)

@@ -125,8 +125,8 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 		}},
 		{"a bank's funds change", "is 99 centavos, at first it was 100", func(a *Judge) {
 			a.take(paid, of(1, 2, unknown, none, 0), nil)
-			a.TakeFunds([]int64{100})
-			a.TakeFunds([]int64{99})
+			a.takeFunds([]int64{100})
+			a.takeFunds([]int64{99})
 		}},
 		{"never told of", "the API never told of it", func(*Judge) {}},
 	} {
@@ -185,8 +185,8 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 			clients.followPayment(ctx, paid)
 			clients.Judge.reported(paid, time.Now(), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 
-			if untold, err := clients.Finish(ctx, nil); err != nil || untold != 0 || clients.refused.Load() != 0 {
-				t.Fatalf("%d untold, %v, %s", untold, err, clients.Problems(Verdict{}))
+			if untold := clients.Finish(ctx); untold != 0 || clients.refused.Load() != 0 {
+				t.Fatalf("%d untold, %s", untold, clients.Problems(Verdict{}))
 			}
 
 			v := concluded(t, clients.Judge)

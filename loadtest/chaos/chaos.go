@@ -357,10 +357,7 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 		return nil, err
 	}
 
-	untold, err := r.clients.Finish(finish, r.client)
-	if err != nil {
-		return nil, err
-	}
+	untold := r.clients.Finish(finish)
 	days, cancelDays := context.WithTimeout(ctx, 5*time.Minute) // every movement of every reserve, twice
 	defer cancelDays()
 

@@ -250,11 +250,8 @@ func (c *Clients) Ask(ctx context.Context) {
 	accounts := slices.Concat(c.accounts, c.Guests)
 	c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 4)), c.Asks/2, func(random *rand.Rand) func() {
 		account, limit := accounts[random.IntN(len(accounts))], pageLimits[random.IntN(len(pageLimits))]
-		switch which := random.IntN(8); {
-		case which < 2:
+		if random.IntN(4) == 0 {
 			return func() { c.readStatement(ctx, account, limit, pagesMax) }
-		case which < 4:
-			return func() { c.readParticipants(ctx) }
 		}
 
 		return func() { c.readBalance(ctx, account) }

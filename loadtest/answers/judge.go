@@ -21,10 +21,9 @@ import (
 // Judge compares all that the HTTP API says.
 //
 // A payment never goes back to an earlier status, and its end, amount and times never change: all that
-// clients saw of it fits one order in time. The three-leg law holds at each reading. The last answer
-// agrees with the settlement report, which the audit compares with the ledger. What
-// was accepted has an outcome. A participant's stream tells each of its settlements once.
-// Statements and balances are those of the ledger.
+// clients saw of it fits one order in time. The last answer agrees with the settlement report, which the
+// audit compares with the ledger. What was accepted has an outcome. A participant's stream tells each of
+// its settlements once. Statements and balances are those of the ledger.
 type Judge struct {
 	every     int           // one in this many payments is asked about
 	tolerance time.Duration // between the clocks of clients and ledger
@@ -38,7 +37,6 @@ type Judge struct {
 	orders   map[order]*fate
 	journals map[pix.ISPB]*journal
 	claims   []claim
-	funds    []int64 // of the banks, at the first reading
 	verdict  Verdict
 }
 
@@ -78,7 +76,6 @@ const (
 	toldStatements  = "statements"
 	toldLines       = "lines of statements"
 	toldBalances    = "balances"
-	toldFunds       = "readings of all funds"
 	toldDays        = "statements of days"
 )
 
@@ -132,26 +129,6 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 	})
 
 	return j.verdict, nil
-}
-
-// takeFunds takes reserve + transit − books of every bank, read in one request. By the law of the books neither a
-// payment nor an act changes it, at any instant.
-func (j *Judge) takeFunds(funds []int64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-
-	j.verdict.Told[toldFunds]++
-	if j.funds == nil {
-		j.funds = funds
-	}
-
-	for bank := range funds {
-		if funds[bank] != j.funds[bank] {
-			j.contradict(fmt.Sprintf("bank %d", bank),
-				fmt.Sprintf("reserve + transit − books is %d centavos, at first it was %d", funds[bank],
-					j.funds[bank]), "", "")
-		}
-	}
 }
 
 // count adds to what was told.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -186,42 +185,6 @@ func (c *Clients) readBalance(ctx context.Context, account pix.Account) (told bo
 	return told
 }
 
-// readParticipants gives reserve, transit and books of all participants, which are of one instant, to the
-// judge.
-func (c *Clients) readParticipants(ctx context.Context) {
-	type held struct {
-		Posted int64 `json:"posted_centavos"`
-	}
-
-	var page struct {
-		Participants []struct {
-			ISPB             pix.ISPB
-			Reserve, Transit held
-			Books            struct {
-				Centavos int64 `json:"books_centavos"`
-				Holds    bool
-			} `json:"three_leg_invariant"`
-		}
-	}
-	if _, _, right := c.get(ctx, keys.CentralBank,
-		fmt.Sprintf("/v1/participants?limit=%d", min(c.Population.Banks, 1000)), http.StatusOK, &page); !right {
-		return
-	}
-
-	funds := make([]int64, len(page.Participants))
-	for i, p := range page.Participants {
-		if p.ISPB != c.Population.Bank(i) || !p.Books.Holds {
-			c.refuse("participants: the books of %s do not hold, or it is in another's place: %+v", p.ISPB, p)
-			return
-		}
-		funds[i] = p.Reserve.Posted + p.Transit.Posted - p.Books.Centavos
-	}
-
-	if len(funds) == c.Population.Banks {
-		c.Judge.takeFunds(funds)
-	}
-}
-
 // ReadDays reads the statements of all banks, from the day in which the ledger began until
 // now by its own clock.
 func (c *Clients) ReadDays(ctx context.Context, client tigerbeetle.Client) error {
@@ -255,29 +218,19 @@ func (c *Clients) ReadDays(ctx context.Context, client tigerbeetle.Client) error
 
 // readDay reads one statement, until it is whole.
 func (c *Clients) readDay(ctx context.Context, bank pix.ISPB, day pix.Day, until time.Time) ([]byte, error) {
-	path := fmt.Sprintf("/v1/participants/%s/statements/%v?format=csv&until=%s", bank, day,
-		url.QueryEscape(until.Format(time.RFC3339Nano)))
+	get := call{holder: keys.CentralBank, path: fmt.Sprintf("/v1/participants/%s/statements/%v?format=csv&until=%s",
+		bank, day, url.QueryEscape(until.Format(time.RFC3339Nano)))}
 	for {
-		response, err := c.do(ctx, &c.streams, call{holder: keys.CentralBank, path: path})
-		if err == nil {
-			var text []byte
-			text, err = io.ReadAll(response.Body)
-			response.Body.Close()
-
-			switch {
-			case err != nil: // it broke off
-			case response.StatusCode == http.StatusOK:
-				return text, nil
-			case response.StatusCode != http.StatusConflict && !unavailable(response.StatusCode, nil):
-				// the day ends soon by the ledger's clock
-				return nil, fmt.Errorf("%s: %d %s", path, response.StatusCode, text)
-			default:
-				err = fmt.Errorf("%d %s", response.StatusCode, text)
-			}
+		status, text, _, err := c.askOn(ctx, &c.streams, get, dayMax)
+		switch {
+		case err == nil && status == http.StatusOK:
+			return text, nil
+		case !unavailable(status, err) && status != http.StatusConflict: // the day ends soon by the ledger's clock
+			return nil, fmt.Errorf("%s: %d %s", get.path, status, text)
 		}
 
 		if !again(ctx) {
-			return nil, fmt.Errorf("%s was not answered: %w", path, err)
+			return nil, fmt.Errorf("%s was not answered: %d %s (%w)", get.path, status, text, err)
 		}
 	}
 }

@@ -123,11 +123,6 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 		{"ended, and never reported", "no settlement report", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 		}},
-		{"a bank's funds change", "is 99 centavos, at first it was 100", func(a *Judge) {
-			a.take(paid, of(1, 2, unknown, none, 0), nil)
-			a.takeFunds([]int64{100})
-			a.takeFunds([]int64{99})
-		}},
 		{"never told of", "the API never told of it", func(*Judge) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

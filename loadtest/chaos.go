@@ -29,7 +29,6 @@ type chaosFlags struct {
 	faults, script string
 	allow          []string
 	failIf         []string
-	set            []string
 }
 
 func chaosCommand() *cobra.Command {
@@ -59,7 +58,6 @@ func chaosCommand() *cobra.Command {
 		"faults at given times, in place of --faults: text like \"12s kill-engine, 20s pause-broker\", or "+chaos.HourScript+": that of make evidence, stretched to --duration")
 	f.BoolVar(&flags.KafkaSecured, "kafka-locks", false, "secure Kafka; faults with a star are left out then")
 	f.BoolVar(&flags.Room, "room", false, "start the control room, and print its URL")
-	f.StringArrayVar(&flags.set, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind; repeatable")
 	f.StringVar(&flags.Dir, "dir", filepath.Join(".stack", "chaos"),
 		"folder of the stack, the report, its drawing and the result; what an earlier run left in it is removed")
 	f.IntVar(&flags.Engines, "engines", 2, "engines that run all the time")
@@ -152,13 +150,12 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 	if slices.Equal(f.allow, []string{"none"}) {
 		f.allow = nil
 	}
-	var errs [5]error
+	var errs [4]error
 	f.Allowed, errs[0] = reasons(f.allow)
-	f.Env, errs[1] = variablesByProcess(f.set)
-	f.BinDir, errs[2] = programs()
-	limits, errs[3] = thresholds(f.failIf)
+	f.BinDir, errs[1] = programs()
+	limits, errs[2] = thresholds(f.failIf)
 
-	_, errs[4] = mix.Parse(f.MixName)
+	_, errs[3] = mix.Parse(f.MixName)
 	if err := errors.Join(append(errs[:],
 		stack.CheckKafka("--kafka", f.Kafka),
 		settings.InRange("--duration", f.Duration, 15*time.Second, 24*time.Hour),

@@ -42,8 +42,7 @@ type Config struct {
 	Brokers  int // without links if there are several
 	// KafkaSecured has no links to break: a link cannot put its address into what Kafka says over TLS.
 	KafkaSecured bool
-	Env          map[string][]string // more of the environment, as of stack.Config
-	Room         bool                // start the control room, and say where it is
+	Room         bool // start the control room, and say where it is
 	Engines      int
 	Population   sandbox.Population
 
@@ -155,10 +154,6 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		// the engines must survive without it
 		stack.Broker: {"BROKER_CHECK_BATCHES=false"},
 	}
-	for process, more := range config.Env {
-		environment[process] = append(environment[process], more...)
-	}
-	config.Env = environment
 
 	started := stack.Config{
 		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas,
@@ -383,7 +378,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		Seed: r.Seed, Engines: len(r.world.engines), Kafka: r.Kafka, Replicas: r.Replicas,
 		StartedAt: loaded.StartedAt, DeadlineSeconds: r.Deadline.Seconds(),
 		Load: loaded, Audit: verdict, Answers: told,
-		Settings: r.Env, Clients: r.clients.Submitted(),
+		Clients:  r.clients.Submitted(),
 		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {

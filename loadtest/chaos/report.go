@@ -32,7 +32,7 @@ func (r *Result) Page() report.Page {
 	p.Figures = append(p.Figures[:len(p.Figures)-1],
 		report.Fact{Name: "longest standstill after a fault", Value: fmt.Sprintf("%.2f s", standstill)},
 		report.Fact{Name: "payments over HTTP, watched all along", Value: pix.Thousands(r.Clients)},
-		report.Fact{Name: "good payments rejected because of a fault", Value: fmt.Sprint(r.Excused())})
+		report.Fact{Name: "good payments rejected because of a fault", Value: r.goodRejected()})
 	p.Checks = append(p.Checks,
 		report.Check{Name: "audit", Passed: r.Audit.Clean, Text: r.Audit.String()},
 		report.Check{Name: "answers", Passed: r.Answers.Clean, Text: r.Answers.String()})

@@ -16,22 +16,20 @@ import (
 
 // Result is the outcome of a run.
 type Result struct {
-	Passed          bool      `json:"passed"`
-	Problems        []string  `json:"problems"`
-	Seed            uint64    `json:"seed"`
-	Repeat          string    `json:"repeat"` // the command that repeats the run
-	StartedAt       time.Time `json:"started_at"`
-	Engines         int       `json:"engines"`
-	Kafka           string    `json:"kafka"`
-	Replicas        int       `json:"ledger_replicas"`
-	DeadlineSeconds float64   `json:"deadline_seconds"`
-	Events          []Event   `json:"faults"`
-	// of programs, where they differ from the shipped ones
-	Settings map[string][]string `json:"settings,omitempty"`
-	Clients  int64               `json:"payments_by_http"`
-	Load     *load.Result        `json:"load"`
-	Audit    audit.Verdict       `json:"audit"`
-	Answers  answers.Verdict     `json:"answers"`
+	Passed          bool            `json:"passed"`
+	Problems        []string        `json:"problems"`
+	Seed            uint64          `json:"seed"`
+	Repeat          string          `json:"repeat"` // the command that repeats the run
+	StartedAt       time.Time       `json:"started_at"`
+	Engines         int             `json:"engines"`
+	Kafka           string          `json:"kafka"`
+	Replicas        int             `json:"ledger_replicas"`
+	DeadlineSeconds float64         `json:"deadline_seconds"`
+	Events          []Event         `json:"faults"`
+	Clients         int64           `json:"payments_by_http"`
+	Load            *load.Result    `json:"load"`
+	Audit           audit.Verdict   `json:"audit"`
+	Answers         answers.Verdict `json:"answers"`
 }
 
 // Event is an injected fault. Times are seconds since the first payment.
@@ -137,15 +135,6 @@ func (r *Result) goodRejected() string {
 	}
 
 	return fmt.Sprint(total) + reasons
-}
-
-// Excused counts payments whose outcome faults changed, as they may.
-func (r *Result) Excused() (n int) {
-	for _, outcome := range r.Load.Outcomes {
-		n += outcome.Excused
-	}
-
-	return n
 }
 
 func (r *Result) String() string {

@@ -60,7 +60,7 @@ func (r *Report) Passed() bool {
 	return true
 }
 
-// nobody is a bank without software. Only a simulator of all banks answers for it.
+// nobody is a bank without software. Only a simulator of all banks answers for it, in its name.
 const nobody = "99999998"
 
 // counterpart is the clearing house, as the bank sees it.
@@ -74,8 +74,7 @@ type counterpart struct {
 	early      *question // asked before the bank started; nil if it runs already
 	questions  map[string]*question
 	responses  map[string][]response // of questions, in the order in which they came
-	writers    map[int64]bool        // producer ids of the responses: the bank's
-	strays     []response            // to nothing that was asked here; their writer need not be the bank
+	strays     []string              // ids of what the bank responded to, and was not asked here
 	next       map[int32]int64       // the offset of each partition of responses that is read next
 	process    *exec.Cmd
 }
@@ -84,7 +83,7 @@ type counterpart struct {
 func Run(ctx context.Context, config Config) (*Report, error) {
 	c := &counterpart{
 		Config: config, payer: "10000001", questions: map[string]*question{}, responses: map[string][]response{},
-		writers: map[int64]bool{}, next: map[int32]int64{},
+		next:   map[int32]int64{},
 		random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)),
 	}
 	if c.payer == c.Bank {
@@ -260,9 +259,8 @@ func (c *counterpart) take(record *kgo.Record) {
 	case err != nil: // an engine counts it
 	case c.questions[r.EndToEndId] != nil:
 		c.responses[r.EndToEndId] = append(c.responses[r.EndToEndId], r)
-		c.writers[record.ProducerID] = true
-	default:
-		c.strays = append(c.strays, r)
+	case r.Ispb == string(c.Bank):
+		c.strays = append(c.strays, r.EndToEndId)
 	}
 }
 

@@ -81,13 +81,12 @@ On a secured Kafka, use the user admin: only engines may ask.`,
 			fmt.Fprintf(command.ErrOrStderr(), format+"\n", arguments...)
 		}
 
-		report, err := conform.Run(command.Context(), config)
+		lines, err := conform.Run(command.Context(), config)
 		if err != nil {
 			return err
 		}
-		report.Write(command.OutOrStdout())
 
-		if !report.Passed() {
+		if !conform.Write(command.OutOrStdout(), lines) {
 			return errors.New("the bank does not do what docs/participant.md asks of it")
 		}
 

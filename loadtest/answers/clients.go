@@ -36,7 +36,7 @@ type Config struct {
 
 // Clients pay over HTTP: they submit each payment until it is acknowledged, then read its state
 // until it has ended. The judge compares all they see. They also read the states of some
-// payments of the load, follow the settlements of participants, and read statements and balances.
+// payments of the load, follow the settlements of all participants, and read statements and balances.
 type Clients struct {
 	Config
 	observer *Observer
@@ -58,7 +58,6 @@ const (
 	clientsMax    = 2000
 	guestShare    = 8 // one submission in this many is from or to a guest
 	accountsMax   = 16
-	banksMax      = 4 // whose settlements are followed
 	asksAtOnce    = 16
 	followedShare = 10 // one in this many chosen payments of clients is followed by events
 	streamFor     = time.Minute
@@ -99,17 +98,10 @@ func (c *Clients) banks() (banks []pix.ISPB) {
 	return slices.Compact(banks)
 }
 
-func (c *Clients) isGuest(bank pix.ISPB) bool {
-	return slices.ContainsFunc(c.Guests, func(a pix.Account) bool { return a.ISPB == bank })
-}
-
-// Begin opens the settlements stream of some participants, so that each knows where it begins.
+// Begin opens the settlements stream of each participant, so that each knows where it begins.
 // Call it before anything is sent, and Observe after it.
 func (c *Clients) Begin(ctx context.Context) error {
-	for i, bank := range c.banks() {
-		if i >= banksMax && !c.isGuest(bank) {
-			continue
-		}
+	for _, bank := range c.banks() {
 		c.Judge.follow(bank)
 
 		for c.Judge.position(bank) == "" {

@@ -283,12 +283,12 @@ func (m *session) payAll(made []*pixv1.PaymentOrder, door *Door) (measuring, err
 	}, err
 }
 
-// readBalances reads balances while payments come over HTTP at a fixed rate.
+// readBalances reads balances while payments come at a fixed rate.
 func (m *session) readBalances(ctx context.Context) (calls, error) {
 	paying := make(chan error, 1)
 	go func() {
 		_, err := m.load(ctx, settling,
-			load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1, FrontDoor: m.ProducerURL(), Keys: m.keys})
+			load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1})
 		paying <- err
 	}()
 	got, err := callOver(ctx, m.callers, doorConnections,

@@ -43,14 +43,14 @@ func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) ma
 		start(broker, file)
 	}
 	change(&config)
-	report, err := Run(t.Context(), config)
+	all, err := Run(t.Context(), config)
 	kit.Must(t, err)
 	var text strings.Builder
-	report.Write(&text)
+	Write(&text, all)
 	t.Logf("\n%s", text.String())
 
 	lines := map[string]Line{}
-	for _, line := range report.Lines {
+	for _, line := range all {
 		lines[line.Check] = line
 	}
 

@@ -43,10 +43,6 @@ type Config struct {
 	// WaitForRoom makes the sender wait at OutstandingMax: a closed loop, which finds the
 	// maximum of the system. Latencies then count from the actual send.
 	WaitForRoom bool
-	// FrontDoor is the producer's URL, to pay over HTTP; empty: send to Kafka.
-	FrontDoor string
-	// Keys are the API keys of the banks, by ISPB.
-	Keys map[string]string
 	// Allowed are reasons with which any payment may be rejected, in runs with faults.
 	Allowed []pix.Reason
 	// Faults says that engines may die during the run; Allowed implies it. A repeated message
@@ -91,7 +87,6 @@ type loader struct {
 	config   Config
 	tracker  *tracker
 	producer *kgo.Client
-	http     *Callers // nil: send to Kafka
 	dropped  int
 	late     int
 	lateMax  time.Duration
@@ -145,13 +140,6 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	generator := mix.NewGenerator(config.Population, random)
 
 	l := &loader{config: config, tracker: newTracker(config.Allowed, config.Faults), producer: producer}
-	if config.FrontDoor != "" {
-		l.http = NewCallers(config.FrontDoor, config.Keys)
-
-		if err := passes(schedule); err != nil {
-			return nil, err
-		}
-	}
 	l.tracker.start = time.Now().Add(100 * time.Millisecond)
 	reading, stopReading := context.WithCancel(ctx)
 	read := make(chan struct{})
@@ -275,12 +263,8 @@ func (l *loader) sendAfterReport(a *openPayment) {
 	}
 }
 
-// produce sends message i of a payment. Over HTTP, each request has a goroutine.
+// produce sends message i of a payment.
 func (l *loader) produce(a *openPayment, i int, message mix.Message) {
-	if l.http != nil {
-		go func() { l.tracker.acknowledged(a, i, nowhere, l.http.post(message.Value)) }()
-		return
-	}
 	l.producer.Produce(context.Background(),
 		&kgo.Record{Topic: stream.Payments, Key: []byte(message.Key), Value: message.Value},
 		func(r *kgo.Record, err error) {

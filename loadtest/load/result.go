@@ -35,8 +35,6 @@ type Result struct {
 	ReturnsRejected int `json:"returns_rejected"`
 	// GoodRejected counts rejected payments that should have settled, by reason.
 	GoodRejected map[string]int `json:"good_rejected"`
-	// OtherReports counts repeated reports and reports of other senders.
-	OtherReports int `json:"other_reports"`
 	// SettledPerSecond counts from the first intended send to the last settled report.
 	SettledPerSecond float64 `json:"settled_per_second"`
 	// StandstillSeconds is the longest time in which nothing settled, from StandstillAt seconds on.

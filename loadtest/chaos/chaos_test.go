@@ -1,8 +1,6 @@
 package chaos
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -107,61 +105,6 @@ func TestRecovery(t *testing.T) {
 		if o.recovery(&got); !reflect.DeepEqual(got, c.Event) {
 			t.Errorf("%s: %+v, must be %+v", c.why, got, c.Event)
 		}
-	}
-}
-
-// Every program has links of its own, and a broken one is broken for it alone.
-func TestLinksOfEachProgram(t *testing.T) {
-	l := &links{}
-	defer l.close()
-	const server = "127.0.0.1:1"
-	addresses := map[string]string{}
-
-	for _, process := range []string{"engine-0", "engine-1", "producer", "bank-simulator", "broker"} {
-		for _, name := range []string{"broker", "tigerbeetle-0", "tigerbeetle-1"} {
-			address, err := l.via(process, name, server)
-			kit.Must(t, err)
-
-			hasNone := process == "broker" || process == "bank-simulator" && name != "broker"
-			if other := addresses[address]; hasNone != (address == server) || other != "" && address != server {
-				t.Errorf("%s reaches %s at %s, as %s", process, name, address, other)
-			}
-			addresses[address] = process + " " + name
-		}
-	}
-
-	if both, none := l.between("engine-1", "tigerbeetle"),
-		l.between("bank-simulator", "tigerbeetle"); len(both) != 2 || len(none) != 0 {
-		t.Errorf("%d links to two servers, and %d to none", len(both), len(none))
-	}
-}
-
-// The page shows a failure's reason, whatever characters it has, and the way to repeat it.
-func TestReport(t *testing.T) {
-	r := &Result{Seed: 7, Repeat: "loadtest chaos --seed 7",
-		Load: &load.Result{Sent: 10, Rate: 95, PerSecond: []load.Second{
-			{Settled: 100, P50: 5, P99: 50, Max: 60}, {}, {Settled: 90, P50: 6, P99: 5000, Max: 6000}},
-			Latencies: []load.Latency{{Kind: "settled", Count: 10, P50: 5, P99: 5000.4, Max: 6000.5}}}, Events: []Event{
-			{Kind: "kill-engine", Target: "engine-0", Began: 1, Ended: 2, FirstSettled: 0.5, Standstill: 1.5},
-			{Kind: "kill-engine", Target: "engine-1", Began: 1.5, Ended: 1.6, Problem: "it did not <come> back"},
-			{Kind: "kill-bank", Target: "bank-simulator", Began: 3, Ended: 4, FirstSettled: -1},
-		}}
-	r.judge()
-	path := filepath.Join(t.TempDir(), "new folder", "report.html")
-	kit.Must(t, r.Page().Write(path, ""))
-	text, err := os.ReadFile(path)
-	kit.Must(t, err)
-	kit.Holds(t, string(text), "it did not &lt;come&gt; back", "loadtest chaos --seed 7", "✗ Failed", "<svg", "Nothing settled",
-		"1 kill-engine engine-0", "5.00 s", "6.00 s", "TigerBeetle 0.16", "Linux")
-
-	for _, never := range []string{"http://", "https://", "NaN", "Inf", "<come>", "ZgotmplZ"} {
-		if strings.Contains(string(text), never) {
-			t.Errorf("the report holds %q", never)
-		}
-	}
-
-	if r.Passed {
-		t.Error("a run with a problem has passed")
 	}
 }
 

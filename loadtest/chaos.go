@@ -40,12 +40,7 @@ func chaosCommand() *cobra.Command {
 		Example: `  loadtest chaos
   loadtest chaos --seed 7 --rate 1000 --duration 10m
   loadtest chaos --faults kill-engine,pause-ledger
-  loadtest chaos --duration 60s --script "10s kill-broker, 20s cut-kafka, 30s pause-engine"
-
-  # Engines die at 10,000/s while 2 % of the payments get no response. No other may end as AB03.
-  loadtest chaos --rate 10000 --duration 40s --deadline 40s \
-    --mix accepted=88,same-bank=10,silent=2 --allow none \
-    --script "10s kill-engine, 25s kill-engine-takeover"`,
+  loadtest chaos --duration 60s --script "10s kill-broker, 20s cut-kafka, 30s pause-engine"`,
 	}
 	f := command.Flags()
 	f.Uint64Var(&flags.Seed, "seed", 0, "decides payments, faults and their times; 0: a random one")

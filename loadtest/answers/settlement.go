@@ -164,15 +164,23 @@ func (j *Judge) untold(bank pix.ISPB) bool {
 		return true
 	}
 
+	return len(o.missing()) > 0
+}
+
+// missing returns the reports that must be told, and were not.
+func (o *journal) missing() (missing []report) {
 	told := map[settlement]int{}
 	for _, s := range o.told {
 		told[s]++
 	}
 
-	return slices.ContainsFunc(o.reports, func(r report) bool {
-		told[r.settlement]--
-		return told[r.settlement] < 0 && !r.optional
-	})
+	for _, r := range o.reports {
+		if told[r.settlement]--; told[r.settlement] < 0 && !r.optional {
+			missing = append(missing, r)
+		}
+	}
+
+	return missing
 }
 
 // concludeStream compares what a participant was told with the reports that concern it.
@@ -212,10 +220,8 @@ func (j *Judge) concludeStream(bank pix.ISPB) {
 		}
 	}
 
-	for i, r := range o.reports {
-		if !r.optional && slices.Contains(waiting[r.settlement], i) {
-			j.contradict(subject, "it was never told",
-				fmt.Sprintf("%s, partition %d, offset %d", r.settlement, r.partition, r.offset), "")
-		}
+	for _, r := range o.missing() {
+		j.contradict(subject, "it was never told",
+			fmt.Sprintf("%s, partition %d, offset %d", r.settlement, r.partition, r.offset), "")
 	}
 }

@@ -375,8 +375,9 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 
 func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Verdict) *Result {
 	result := &Result{
-		Seed: r.Seed, Engines: len(r.world.engines), Kafka: r.Kafka, Replicas: r.Replicas,
-		StartedAt: loaded.StartedAt, DeadlineSeconds: r.Deadline.Seconds(),
+		Seed: r.Seed,
+		System: fmt.Sprintf("engines: %d, Kafka: %s, TigerBeetle servers: %d, deadline %v", len(r.world.engines),
+			r.Kafka, r.Replicas, r.Deadline),
 		Load: loaded, Audit: verdict, Answers: told,
 		Clients:  r.clients.Submitted(),
 		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
@@ -391,7 +392,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 			r.observer.recovery(event)
 		}
 		before := loaded.StartedAt.Sub(r.world.start).Seconds() // of the first payment
-		event.Began, event.Ended, event.Ready = event.Began-before, event.Ended-before, event.Ready-before
+		event.Began, event.Ended = event.Began-before, event.Ended-before
 		result.Events = append(result.Events, *event)
 	}
 	slices.SortFunc(result.Events, func(a, b Event) int { return cmp.Compare(a.Began, b.Began) })
@@ -433,12 +434,11 @@ func (r *run) injectOne(ctx context.Context, planned PlannedFault) {
 	w, event := r.world, &Event{Kind: planned.Kind}
 	w.begun.Add(1)
 	err := kindNamed(planned.Kind).inject(ctx, w, &fault{Event: event, random: rand.New(rand.NewPCG(planned.Roll, 0))})
-	event.Ready = w.now()
 
 	switch {
 	case err == nil:
 		w.event("%s %s: all is ready again, %.1f s after it began. %s", event.Kind, event.Target,
-			event.Ready-event.Began, event.Detail)
+			w.now()-event.Began, event.Detail)
 	case ctx.Err() == nil:
 		event.Problem = err.Error()
 		w.event("PROBLEM %s %s: %v", event.Kind, event.Target, err)

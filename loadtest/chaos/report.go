@@ -25,10 +25,7 @@ func (r *Result) Page() report.Page {
 		p.Title = fmt.Sprintf("Liquida: %s at %g payments a second", r.Events[0].Kind, r.Load.Rate)
 	}
 	p.Passed, p.Verdict = r.Passed, "Nothing lost, nothing twice, nothing in between."
-	p.Facts = append(p.Facts,
-		report.Fact{Name: "system",
-			Value: fmt.Sprintf("engines: %d, Kafka: %s, TigerBeetle servers: %d, deadline %v s", r.Engines, r.Kafka,
-				r.Replicas, r.DeadlineSeconds)})
+	p.Facts = append(p.Facts, report.Fact{Name: "system", Value: r.System})
 	p.Figures = append(p.Figures[:len(p.Figures)-1],
 		report.Fact{Name: "longest standstill after a fault", Value: fmt.Sprintf("%.2f s", standstill)},
 		report.Fact{Name: "payments over HTTP, watched all along", Value: pix.Thousands(r.Clients)},

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
@@ -16,20 +15,16 @@ import (
 
 // Result is the outcome of a run.
 type Result struct {
-	Passed          bool            `json:"passed"`
-	Problems        []string        `json:"problems"`
-	Seed            uint64          `json:"seed"`
-	Repeat          string          `json:"repeat"` // the command that repeats the run
-	StartedAt       time.Time       `json:"started_at"`
-	Engines         int             `json:"engines"`
-	Kafka           string          `json:"kafka"`
-	Replicas        int             `json:"ledger_replicas"`
-	DeadlineSeconds float64         `json:"deadline_seconds"`
-	Events          []Event         `json:"faults"`
-	Clients         int64           `json:"payments_by_http"`
-	Load            *load.Result    `json:"load"`
-	Audit           audit.Verdict   `json:"audit"`
-	Answers         answers.Verdict `json:"answers"`
+	Passed   bool            `json:"passed"`
+	Problems []string        `json:"problems"`
+	Seed     uint64          `json:"seed"`
+	Repeat   string          `json:"repeat"` // the command that repeats the run
+	System   string          `json:"system"`
+	Events   []Event         `json:"faults"`
+	Clients  int64           `json:"payments_by_http"`
+	Load     *load.Result    `json:"load"`
+	Audit    audit.Verdict   `json:"audit"`
+	Answers  answers.Verdict `json:"answers"`
 }
 
 // Event is an injected fault. Times are seconds since the first payment.
@@ -39,7 +34,6 @@ type Event struct {
 	Detail string  `json:"detail,omitempty"`
 	Began  float64 `json:"began"`
 	Ended  float64 `json:"ended"` // its cause ended: started again, resumed, healed
-	Ready  float64 `json:"ready"` // everything was ready again
 	// Partitions are those that it hit; empty: all.
 	Partitions []int32 `json:"partitions,omitempty"`
 	// FirstSettled is the time from its beginning to the first payment settled in any of the

@@ -171,6 +171,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 	}
 
 	w.engines = []string{stack.EngineName(0)}
+
 	if config.Room {
 		var url string
 		if url, err = w.RoomURL(); err == nil {

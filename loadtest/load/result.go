@@ -132,6 +132,7 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	if r.Settled > 0 {
 		r.SettledPerSecond = float64(r.Settled) / t.lastSettled.Sub(t.start).Seconds()
 	}
+
 	r.Curve, r.SteadyPerSecond = curve(t.settling.histogram), steady(r.PerSecond, int(sentAll.Sub(t.start)/time.Second))
 	for _, c := range mix.Cases() {
 		if count := t.counts[c]; count.Sent > 0 {

@@ -29,7 +29,6 @@ type chaosFlags struct {
 	faults, script string
 	allow          []string
 	failIf         []string
-	set            []string
 }
 
 func chaosCommand() *cobra.Command {
@@ -41,12 +40,7 @@ func chaosCommand() *cobra.Command {
 		Example: `  loadtest chaos
   loadtest chaos --seed 7 --rate 1000 --duration 10m
   loadtest chaos --faults kill-engine,pause-ledger
-  loadtest chaos --duration 60s --script "10s kill-broker, 20s cut-kafka, 30s pause-engine"
-
-  # Engines die at 10,000/s while 2 % of the payments get no response. No other may end as AB03.
-  loadtest chaos --rate 10000 --duration 40s --deadline 40s \
-    --mix accepted=88,same-bank=10,silent=2 --allow none \
-    --script "10s kill-engine, 25s kill-engine-takeover"`,
+  loadtest chaos --duration 60s --script "10s kill-broker, 20s cut-kafka, 30s pause-engine"`,
 	}
 	f := command.Flags()
 	f.Uint64Var(&flags.Seed, "seed", 0, "decides payments, faults and their times; 0: a random one")
@@ -59,7 +53,6 @@ func chaosCommand() *cobra.Command {
 		"faults at given times, in place of --faults: text like \"12s kill-engine, 20s pause-broker\", or "+chaos.HourScript+": that of make evidence, stretched to --duration")
 	f.BoolVar(&flags.KafkaSecured, "kafka-locks", false, "secure Kafka; faults with a star are left out then")
 	f.BoolVar(&flags.Room, "room", false, "start the control room, and print its URL")
-	f.StringArrayVar(&flags.set, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind; repeatable")
 	f.StringVar(&flags.Dir, "dir", filepath.Join(".stack", "chaos"),
 		"folder of the stack, the report, its drawing and the result; what an earlier run left in it is removed")
 	f.IntVar(&flags.Engines, "engines", 2, "engines that run all the time")
@@ -72,7 +65,7 @@ func chaosCommand() *cobra.Command {
 	f.StringArrayVar(&flags.failIf, "fail-if", nil,
 		"the run proves nothing if this holds at the end, as of loadtest run, like 'late>1%'; repeatable")
 	f.StringVar(&flags.Evidence, "evidence", "",
-		"leave report, result, archive and histograms in this folder, for somebody who was not there")
+		"leave report, result and archive in this folder, for somebody who was not there")
 	command.Long = "Starts a stack of its own on free ports, sends a load, and breaks the stack meanwhile. Clients\n" +
 		"also pay over HTTP and read their payments' states. Then everything drains, and three judges decide:\n" +
 		"every payment ended as it must (load), every centavo is in its place (audit), and what clients saw\n" +
@@ -152,13 +145,12 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 	if slices.Equal(f.allow, []string{"none"}) {
 		f.allow = nil
 	}
-	var errs [5]error
+	var errs [4]error
 	f.Allowed, errs[0] = reasons(f.allow)
-	f.Env, errs[1] = variablesByProcess(f.set)
-	f.BinDir, errs[2] = programs()
-	limits, errs[3] = thresholds(f.failIf)
+	f.BinDir, errs[1] = programs()
+	limits, errs[2] = thresholds(f.failIf)
 
-	_, errs[4] = mix.Parse(f.MixName)
+	_, errs[3] = mix.Parse(f.MixName)
 	if err := errors.Join(append(errs[:],
 		stack.CheckKafka("--kafka", f.Kafka),
 		settings.InRange("--duration", f.Duration, 15*time.Second, 24*time.Hour),

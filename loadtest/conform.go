@@ -34,9 +34,8 @@ Its questions have a header, by which loadtest audit counts them and blames nobo
 Nothing else may answer for the bank meanwhile. On a sandbox, silence the simulator first:
   curl -X PUT 127.0.0.1:8081/v1/profiles/ISPB -d '{"silent_share": 1}' \
     -H "Authorization: Bearer $(cat .stack/keys/central-bank)"
-With a command behind --, conform starts the bank, freezes and kills its process group, and starts
-it again. A bank over HTTP needs a front door that runs. It commits no offsets, so that check is
-skipped.
+With a command behind --, conform starts the bank, kills its process group, and starts it again.
+A bank over HTTP needs a front door that runs.
 On a secured Kafka, use the user admin: only engines may ask.`,
 		Example: `  loadtest conform --bank 10000005
   loadtest conform --bank 10000005 -- python3 examples/python/bank_kafka.py --bank 10000005
@@ -82,13 +81,12 @@ On a secured Kafka, use the user admin: only engines may ask.`,
 			fmt.Fprintf(command.ErrOrStderr(), format+"\n", arguments...)
 		}
 
-		report, err := conform.Run(command.Context(), config)
+		lines, err := conform.Run(command.Context(), config)
 		if err != nil {
 			return err
 		}
-		report.Write(command.OutOrStdout())
 
-		if !report.Passed() {
+		if !conform.Write(command.OutOrStdout(), lines) {
 			return errors.New("the bank does not do what docs/participant.md asks of it")
 		}
 

@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
-	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -25,7 +23,6 @@ import (
 type runEnvironment struct {
 	stream.Config
 	sandbox.Population
-	Ledger   ledger.Config
 	Deadline time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" range:"1s to 1h" help:"the engine's deadline; the default of --drain-timeout is 30 s more"`
 }
 
@@ -70,14 +67,14 @@ func runCommand() *cobra.Command {
 		"most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
 	command.Long = "Sends payments to Kafka at a fixed rate, and reads reports and dead letters, without a consumer\n" +
-		"group. It asks the ledger only about payments that failed. It knows how every payment must end.\n" +
+		"group. It knows how every payment must end.\n" +
 		"Latencies count from the instant when a payment should have been sent, so they show a stall of the\n" +
 		"sender or the broker. The exit code is 1 if an outcome is wrong or missing, or a send was dropped.\n" +
 		"It is 130 after Ctrl-C, if no outcome was wrong until then.\n\n" +
-		"Thresholds (--fail-if METRIC>LIMIT, also >= < <=). They are checked last: if every outcome is\n" +
+		"Thresholds (--fail-if METRIC>LIMIT, or <). They are checked last: if every outcome is\n" +
 		fmt.Sprintf("right and one of them holds, the exit code is %d, as of k6. Metrics:\n", exitThreshold) +
 		metricsHelp() +
-		"Latencies have a unit (500ms, 2s). Counts are plain, or a share of what was sent (1%).\n\n" +
+		"Latencies are in ms or s (500ms, 2s), excused and late are shares of what was sent (1%).\n\n" +
 		mixHelp() + "\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		config, err := flags.config(environment)
@@ -91,9 +88,6 @@ func runCommand() *cobra.Command {
 		}
 		started = true
 		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
-		config.LedgerHolds = load.LedgerHolds(func() (tigerbeetle.Client, error) {
-			return ledger.Connect(environment.Ledger)
-		})
 		_, err = reach(command.Context(), environment.Config)
 
 		var result *load.Result
@@ -168,7 +162,6 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	config = f.Config
 	config.Stream, config.Population, config.Mix, config.Allowed = environment.Config, environment.Population,
 		weights, allowed
-	config.Deadline = environment.Deadline
 
 	return config, errors.Join(
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),

@@ -19,6 +19,7 @@ import (
 const (
 	requestTimeout = 10 * time.Second // longer than the producer's timeouts
 	answerMax      = 1 << 20          // bytes
+	dayMax         = 4 << 30          // of a statement of a day
 	askAgain       = 200 * time.Millisecond
 )
 
@@ -64,15 +65,20 @@ func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http
 
 // ask sends a request and reads its whole response. The span is that of the request.
 func (c *Clients) ask(ctx context.Context, call call) (status int, text []byte, span Span, err error) {
+	return c.askOn(ctx, &c.http, call, answerMax)
+}
+
+func (c *Clients) askOn(ctx context.Context, client *http.Client, call call, most int64) (status int, text []byte,
+	span Span, err error) {
 	span.From = time.Now()
 
-	response, err := c.do(ctx, &c.http, call)
+	response, err := c.do(ctx, client, call)
 	if err != nil {
 		return 0, nil, span, err
 	}
 	defer response.Body.Close()
 
-	if text, err = io.ReadAll(io.LimitReader(response.Body, answerMax)); err != nil && ctx.Err() == nil {
+	if text, err = io.ReadAll(io.LimitReader(response.Body, most)); err != nil && ctx.Err() == nil {
 		c.refuseInCalm("%s: its body breaks off: %v", call.path, err)
 	}
 	span.To = time.Now()

@@ -1,7 +1,7 @@
 package answers
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,55 +24,37 @@ func saidOf(compare func(*Judge, *past), p *past) (text string) {
 	return text
 }
 
-// An account is funded, holds 300 and pays them, expects 40 that expire after a second, and pays
-// back 7 that are voided.
+// An account is funded, holds 300 and pays them.
 func TestABalanceIsOneThatTheAccountHad(t *testing.T) {
 	account := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}
 	own, other := ledger.CustomerAccount(account), ledger.TransitAccount("10000001")
 	at := func(n int) uint64 { return uint64(millisecond(n).UnixNano()) }
 	amount := tb.ToUint128
-	pending, post, void := tb.TransferFlags{Pending: true}.ToUint16(),
-		tb.TransferFlags{PostPendingTransfer: true}.ToUint16(), tb.TransferFlags{VoidPendingTransfer: true}.ToUint16()
 
 	p := pastOf([]tb.Transfer{
 		{ID: amount(1), DebitAccountID: other, CreditAccountID: own, Amount: amount(1000), Timestamp: at(100)},
-		{ID: amount(2), DebitAccountID: own, CreditAccountID: other, Amount: amount(300), Flags: pending, Timeout: 60,
-			Timestamp: at(200)},
+		{ID: amount(2), DebitAccountID: own, CreditAccountID: other, Amount: amount(300),
+			Flags: tb.TransferFlags{Pending: true}.ToUint16(), Timestamp: at(200)},
 		{ID: amount(3), PendingID: amount(2), DebitAccountID: own, CreditAccountID: other, Amount: amount(300),
-			Flags: post, Timestamp: at(300)},
-		{ID: amount(4), DebitAccountID: other, CreditAccountID: own, Amount: amount(40), Flags: pending, Timeout: 1,
-			Timestamp: at(400)},
-		{ID: amount(6), DebitAccountID: own, CreditAccountID: other, Amount: amount(7), Flags: pending, Timeout: 60,
-			Timestamp: at(8000)},
-		{ID: amount(7), PendingID: amount(6), DebitAccountID: own, CreditAccountID: other, Amount: amount(7),
-			Flags: void, Timestamp: at(9000)},
+			Flags: tb.TransferFlags{PostPendingTransfer: true}.ToUint16(), Timestamp: at(300)},
 	}, own)
 	for _, c := range []struct {
-		name                              string
-		from, to                          int
-		posted, out, pendingIn, available int64
-		want                              string
+		name                   string
+		from, to               int
+		posted, out, available int64
+		want                   string
 	}{
-		{"held", 250, 260, 1000, 300, 0, 700, ""},
-		{"held, and not told", 250, 260, 1000, 0, 0, 1000, "never held that"},
-		{"available is too much", 250, 260, 1000, 300, 0, 1000, "not what is posted less"},
-		{"before the hold or after it", 150, 250, 1000, 0, 0, 1000, ""},
-		{"posted, and still held", 250, 350, 700, 300, 0, 400, "never held that"},
-		{"expected", 500, 510, 700, 0, 40, 700, ""},
-		{"expired, and not yet given back", 2000, 2010, 700, 0, 40, 700, ""},
-		{"expired long ago", 7000, 7010, 700, 0, 40, 700, "never held that"},
-		{"voided, and still held", 9500, 9510, 700, 7, 0, 693, "never held that"},
+		{"held", 250, 260, 1000, 300, 700, ""},
+		{"available is too much", 250, 260, 1000, 300, 1000, "not what is posted less"},
+		{"before the payment or after it", 250, 350, 1000, 300, 700, ""},
+		{"after it", 250, 350, 700, 0, 700, ""},
+		{"paid long ago, and still there", 350, 360, 1000, 300, 700, "never held that"},
 	} {
 		said := saidOf(balance{account, Span{From: millisecond(c.from), To: millisecond(c.to)}, c.posted, c.out,
-			c.pendingIn, c.available}.conclude, p)
+			c.available}.conclude, p)
 		if (said == "") != (c.want == "") || !strings.Contains(said, c.want) {
 			t.Errorf("%s: it says %q, want %q", c.name, said, c.want)
 		}
-	}
-
-	if len(p.lines) != 6 || !strings.Contains(p.lines[0], "released debit 7") ||
-		!p.times[0].Equal(noon.Add(9*time.Second)) {
-		t.Errorf("the lines are %v", p.lines)
 	}
 }
 
@@ -91,7 +73,6 @@ func TestAStatementOfADayIsThatOfTheLedger(t *testing.T) {
 		"record,at,kind,id,counterparty,direction,amount_centavos,balance_centavos,count",
 		"opening,2026-05-05T03:00:00Z,,,,,,1000,",
 		"line,2026-05-05T12:00:00Z,code 250,00000000000000000000000000000002,10000002,debit,100,900,",
-		"sum,,,,10000002,debit,100,,1",
 		"closing,2026-05-05T18:00:00Z,,,,,,900,1",
 	}
 
@@ -103,15 +84,9 @@ func TestAStatementOfADayIsThatOfTheLedger(t *testing.T) {
 		t.Error(said)
 	}
 
-	for i := range rows {
-		wrong := append([]string{}, rows...)
-		if wrong[i] = strings.Replace(wrong[i], "0", "7", 1) +
-			"x"; !strings.Contains(judge(wrong), fmt.Sprintf("row %d is not", i)) {
-			t.Errorf("%q passes", wrong[i])
-		}
-
-		if judge(rows[:i]) == "" {
-			t.Errorf("%d rows pass", i)
+	for i := 1; i < len(rows); i++ {
+		if judge(slices.Delete(slices.Clone(rows), i, i+1)) == "" {
+			t.Errorf("it passes without %q", rows[i])
 		}
 	}
 }

@@ -21,7 +21,7 @@ type Observer struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	judge  *Judge
-	each   func(*kgo.Record, pix.EndToEndID, Outcome)
+	each   func(*kgo.Record)
 	done   chan struct{}
 	stop   context.CancelFunc // of looking for partitions that are added
 
@@ -33,9 +33,8 @@ type Observer struct {
 // outcomes are the topics that say what became of orders.
 var outcomes = []string{stream.Settlements, stream.DeadLetters}
 
-// Observe reads from now on. It passes each report of a payment to each, too, if that is not nil.
-func Observe(ctx context.Context, kafka []kgo.Opt, judge *Judge,
-	each func(*kgo.Record, pix.EndToEndID, Outcome)) (*Observer, error) {
+// Observe reads from now on. It passes each report of a settled payment to each, too, if that is not nil.
+func Observe(ctx context.Context, kafka []kgo.Opt, judge *Judge, each func(*kgo.Record)) (*Observer, error) {
 	client, err := kgo.NewClient(append(slices.Clip(kafka), kgo.ClientID("observer"))...)
 	if err != nil {
 		return nil, err
@@ -109,8 +108,8 @@ func (o *Observer) report(r *kgo.Record) {
 	o.judge.learn(order{id, report.AmountCentavos}, fate{ended: true, settled: outcome.Settled})
 	o.judge.reported(id, r.Timestamp, outcome, &report)
 
-	if id[0] == 'E' && o.each != nil {
-		o.each(r, id, outcome)
+	if id[0] == 'E' && outcome.Settled && o.each != nil {
+		o.each(r)
 	}
 
 	if id[0] == 'D' && outcome.Settled {

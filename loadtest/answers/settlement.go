@@ -8,11 +8,8 @@ import (
 	"slices"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -20,12 +17,11 @@ import (
 // journal is what a client keeps of its participant's settlements stream: each event, as it came.
 // After a break it goes on from its last event, so a journal misses nothing and has nothing twice.
 type journal struct {
-	begin   place // reading from here again tells everything
 	saved   place // where the last stream began: a client that crashes goes on from here
 	at      place // the end
 	told    []settlement
 	reports []report // what it must hold, in the order of the observer
-	least   int      // how many of them it must hold, as soon as the ledger was asked
+	least   int      // how many of them it must hold
 }
 
 // place is a position in the stream: a cursor, and how many events are before it.
@@ -55,10 +51,8 @@ type report struct {
 	settlement
 	partition int32
 	offset    int64
-	// asPayee: the participant is only the payee's bank of a rejected payment. It is told if money
-	// was held.
-	asPayee bool
-	// optional: the contract leaves open whether it is told.
+	// optional: the participant is only the payee's bank of a rejected payment. It is told if money
+	// was held, which only the ledger knows.
 	optional bool
 }
 
@@ -105,9 +99,6 @@ func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
 	}
 
 	o.at = place{cursor, len(o.told)}
-	if o.begin.cursor == "" {
-		o.begin = o.at
-	}
 
 	return nil
 }
@@ -123,26 +114,8 @@ func (j *Judge) lose(bank pix.ISPB) {
 	}
 }
 
-// loseAll makes a client begin again, unless that would take too long.
-func (j *Judge) loseAll(bank pix.ISPB) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-
-	o := j.journals[bank]
-	if len(o.told) > readAgainMax {
-		return false
-	}
-	o.at, o.told = o.begin, nil
-
-	return true
-}
-
-// readAgainMax bounds the events that are read a second time at the end.
-const readAgainMax = 20_000
-
 // reportedTo notes a settlement report for the participants that it concerns: both banks of a
-// settled payment and of a return, the payer's bank of a rejected payment, and the payee's bank
-// if money was held for it.
+// settled payment and of a return, and of a rejected payment.
 func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) {
 	if message.AmountCentavos > math.MaxInt64 { // clients may read amounts as signed integers
 		return
@@ -169,90 +142,17 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
-	if o := j.journals[payer]; o != nil {
-		o.reports = append(o.reports, r)
-	}
+	for _, bank := range slices.Compact([]pix.ISPB{payer, payee}) {
+		if o := j.journals[bank]; o != nil {
+			r.optional = bank != payer && !settled && !isReturn
+			o.reports = append(o.reports, r)
 
-	if o := j.journals[payee]; o != nil && payee != payer {
-		r.asPayee = !settled && !isReturn
-		o.reports = append(o.reports, r)
-	}
-}
-
-// ids returns how the ledger names the payment or return. Reports with malformed ids concern no participant.
-func (r report) ids() ledger.PaymentIDs {
-	var id pix.EndToEndID
-	copy(id[:], r.EndToEndID)
-	return ledger.IDsOf(id)
-}
-
-// lookUpHolds asks the ledger for which rejected payments money was held, and keeps only the
-// reports that a participant is told, or may be. A refused payment that is taken again may be held
-// after its verdict, until the hold's timeout.
-func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var ids []tb.Uint128
-
-	for _, o := range j.journals {
-		for _, r := range o.reports {
-			if r.asPayee {
-				ids = append(ids, r.ids().Pending(1), r.ids().Verdict())
+			if !r.optional {
+				o.least++
 			}
 		}
 	}
-	transfers := map[tb.Uint128]tb.Transfer{}
-
-	for chunk := range slices.Chunk(ids, eventsMax) {
-		found, err := client.LookupTransfers(chunk)
-		if err != nil {
-			return err
-		}
-
-		for _, transfer := range found {
-			transfers[transfer.ID] = transfer
-		}
-	}
-
-	for _, o := range j.journals {
-		o.reports = slices.DeleteFunc(o.reports, func(r report) bool {
-			return r.asPayee && transfers[r.ids().Pending(1)].Timestamp == 0
-		})
-
-		o.least = len(o.reports)
-		for i := range o.reports {
-			if r := &o.reports[i]; r.asPayee {
-				hold, verdict := transfers[r.ids().Pending(1)], transfers[r.ids().Verdict()]
-
-				raced := r.raced(hold, verdict)
-				if raced && hold.Timestamp < verdict.Timestamp {
-					j.verdict.Told[toldRaced]++
-				}
-
-				r.optional = raced || hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.Centavos //nolint:gosec // an amount
-				if r.optional {
-					o.least--
-				}
-			}
-		}
-	}
-
-	return nil
 }
-
-// raced reports whether another engine may have held what this one has looked up and refuses. A hold that is older
-// is one that the look-up had to find.
-func (r report) raced(hold, verdict tb.Transfer) bool {
-	return verdict.PendingID != hold.ID && r.ReasonCode != pix.ReasonPayeePSPSilent.String() &&
-		verdict.Timestamp < hold.Timestamp+uint64(raceMax)
-}
-
-// raceMax is how long after another engine's hold a refusal may be written that was decided before it.
-// Faults pause an engine for up to 20 s; its session and its requests take some seconds more.
-const raceMax = 25 * time.Second
-
-// eventsMax is the most that one request to the ledger may hold or return.
-const eventsMax = 8189
 
 // untold reports whether a participant was not told of each settlement yet.
 func (j *Judge) untold(bank pix.ISPB) bool {
@@ -264,23 +164,31 @@ func (j *Judge) untold(bank pix.ISPB) bool {
 		return true
 	}
 
+	return len(o.missing()) > 0
+}
+
+// missing returns the reports that must be told, and were not.
+func (o *journal) missing() (missing []report) {
 	told := map[settlement]int{}
 	for _, s := range o.told {
 		told[s]++
 	}
 
-	return slices.ContainsFunc(o.reports, func(r report) bool {
-		told[r.settlement]--
-		return told[r.settlement] < 0 && !r.optional
-	})
+	for _, r := range o.reports {
+		if told[r.settlement]--; told[r.settlement] < 0 && !r.optional {
+			missing = append(missing, r)
+		}
+	}
+
+	return missing
 }
 
 // concludeStream compares what a participant was told with the reports that concern it.
-func (j *Judge) concludeStream(bank pix.ISPB, how string) {
+func (j *Judge) concludeStream(bank pix.ISPB) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o := j.journals[bank]
-	subject := fmt.Sprintf("settlements of %s, %s", bank, how)
+	subject := "settlements of " + string(bank)
 
 	waiting, alike := map[settlement][]int{}, map[settlement]int{}
 	for i, r := range o.reports {
@@ -312,10 +220,8 @@ func (j *Judge) concludeStream(bank pix.ISPB, how string) {
 		}
 	}
 
-	for i, r := range o.reports {
-		if !r.optional && slices.Contains(waiting[r.settlement], i) {
-			j.contradict(subject, "it was never told",
-				fmt.Sprintf("%s, partition %d, offset %d", r.settlement, r.partition, r.offset), "")
-		}
+	for _, r := range o.missing() {
+		j.contradict(subject, "it was never told",
+			fmt.Sprintf("%s, partition %d, offset %d", r.settlement, r.partition, r.offset), "")
 	}
 }

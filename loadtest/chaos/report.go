@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -12,12 +11,12 @@ import (
 // Page tells the run, with a drawing of it.
 func (r *Result) Page() report.Page {
 	var faults []report.Fault
-	var standstill, caughtUp float64
+	var standstill float64
 
 	for _, e := range r.Events {
 		faults = append(faults, report.Fault{Name: e.Kind + " " + e.Target, Began: e.Began, Ended: e.Ended,
 			Failed: e.Problem != "", Story: e.story()})
-		standstill, caughtUp = max(standstill, e.Standstill), max(caughtUp, e.CaughtUp)
+		standstill = max(standstill, e.Standstill)
 	}
 	p := report.OfLoad(r.Load, faults, r.Repeat)
 
@@ -26,31 +25,17 @@ func (r *Result) Page() report.Page {
 		p.Title = fmt.Sprintf("Liquida: %s at %g payments a second", r.Events[0].Kind, r.Load.Rate)
 	}
 	p.Passed, p.Verdict = r.Passed, "Nothing lost, nothing twice, nothing in between."
-	p.Facts = append(p.Facts,
-		report.Fact{Name: "system",
-			Value: fmt.Sprintf("engines: %d, Kafka: %s, TigerBeetle servers: %d, deadline %v s", r.Engines, r.Kafka,
-				r.Replicas, r.DeadlineSeconds)})
+	p.Facts = append(p.Facts, report.Fact{Name: "system", Value: r.System})
 	p.Figures = append(p.Figures[:len(p.Figures)-1],
 		report.Fact{Name: "longest standstill after a fault", Value: fmt.Sprintf("%.2f s", standstill)},
-		report.Fact{Name: "from a fault until what waited was caught up, at most",
-			Value: fmt.Sprintf("%.2f s", caughtUp)},
 		report.Fact{Name: "payments over HTTP, watched all along", Value: pix.Thousands(r.Clients)},
-		report.Fact{Name: "good payments rejected because of a fault", Value: fmt.Sprint(r.Excused())},
-		report.Fact{Name: "redelivered and absorbed, at least", Value: pix.Thousands(int64(r.Counters["redelivered"]))})
+		report.Fact{Name: "good payments rejected because of a fault", Value: r.goodRejected()})
 	p.Checks = append(p.Checks,
 		report.Check{Name: "audit", Passed: r.Audit.Clean, Text: r.Audit.String()},
 		report.Check{Name: "answers", Passed: r.Answers.Clean, Text: r.Answers.String()})
 	p.Tables[0].Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; AG01: a bank that was made to reject)."
 
-	p.Tables = append([]report.Table{r.recoveryTable(), r.eventsTable()}, p.Tables...)
-	if r.Budget != nil {
-		p.Tables = append(p.Tables, r.Budget.table())
-	}
-
-	if r.Light != nil {
-		p.Checks = append(p.Checks,
-			report.Check{Name: "live audit", Passed: r.Light.Seconds[live.Red] == 0, Text: r.Light.String()})
-	}
+	p.Tables = append([]report.Table{r.recoveryTable()}, p.Tables...)
 
 	if !r.Passed {
 		p.Verdict, p.Problems = "", append(slices.Clone(r.Problems), append(p.Problems, r.problems()...)...)
@@ -61,7 +46,16 @@ func (r *Result) Page() report.Page {
 
 // story says what a fault did.
 func (e Event) story() string {
-	text := fmt.Sprintf("At %.1f s, %s %s: %s", e.Began, e.Kind, e.Target, kindNamed(e.Kind).meaning)
+	text := fmt.Sprintf("At %.1f s, for %.1f s, %s %s (%s)", e.Began, max(e.Ended-e.Began, 0), e.Kind, e.Target,
+		kindNamed(e.Kind).meaning)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+
+	if e.Problem != "" {
+		return text + ". PROBLEM: " + e.Problem
+	}
+
 	if e.FirstSettled < 0 {
 		return text + ". Nothing settled after it."
 	}
@@ -71,12 +65,7 @@ func (e Event) story() string {
 		where = "One of its partitions"
 	}
 
-	text += fmt.Sprintf(". %s settled nothing for %.2f s", where, e.Standstill)
-	if e.CaughtUp < 0 {
-		return text + ". What waited was not caught up."
-	}
-
-	return text + fmt.Sprintf(". At %.1f s no more payments waited than before it.", e.Began+e.CaughtUp)
+	return text + fmt.Sprintf(". %s settled nothing for %.2f s.", where, e.Standstill)
 }
 
 // problems are those that neither the load nor the faults have.
@@ -90,32 +79,4 @@ func (r *Result) problems() (all []string) {
 	}
 
 	return all
-}
-
-func (r *Result) eventsTable() report.Table {
-	table := report.Table{Title: "Every fault",
-		Note:        "Seconds; the beginning counts from the first payment, all else from there. Caught up: after the standstill, no more payments wait than in the two seconds before.",
-		TextColumns: 3,
-		Head: []string{"", "fault", "of", "detail", "began at", "lasted", "all ready after", "first settled",
-			"standstill", "caught up"}}
-
-	for i, e := range r.Events {
-		detail := e.Detail
-		if e.Problem != "" {
-			detail += " PROBLEM: " + e.Problem
-		}
-		table.Add(fmt.Sprint(i+1), e.Kind, e.Target, detail, fmt.Sprintf("%.1f", e.Began),
-			fmt.Sprintf("%.1f", e.Lasted()), fmt.Sprintf("%.1f", e.ReadyAfter()), orNever(e.FirstSettled),
-			orNever(e.Standstill), orNever(e.CaughtUp))
-	}
-
-	return table
-}
-
-func orNever(seconds float64) string {
-	if seconds < 0 {
-		return "never"
-	}
-
-	return fmt.Sprintf("%.2f", seconds)
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
@@ -16,25 +15,16 @@ import (
 
 // Result is the outcome of a run.
 type Result struct {
-	Passed          bool      `json:"passed"`
-	Problems        []string  `json:"problems"`
-	Seed            uint64    `json:"seed"`
-	Repeat          string    `json:"repeat"` // the command that repeats the run
-	StartedAt       time.Time `json:"started_at"`
-	Engines         int       `json:"engines"`
-	Kafka           string    `json:"kafka"`
-	Replicas        int       `json:"ledger_replicas"`
-	DeadlineSeconds float64   `json:"deadline_seconds"`
-	Events          []Event   `json:"faults"`
-	Counters        Counters  `json:"engine_counters"`
-	Budget          *Budget   `json:"time_budget,omitempty"` // of evidence
-	Light           *Light    `json:"live_audit,omitempty"`  // if the control room ran
-	// of programs, where they differ from the shipped ones
-	Settings map[string][]string `json:"settings,omitempty"`
-	Clients  int64               `json:"payments_by_http"`
-	Load     *load.Result        `json:"load"`
-	Audit    audit.Verdict       `json:"audit"`
-	Answers  answers.Verdict     `json:"answers"`
+	Passed   bool            `json:"passed"`
+	Problems []string        `json:"problems"`
+	Seed     uint64          `json:"seed"`
+	Repeat   string          `json:"repeat"` // the command that repeats the run
+	System   string          `json:"system"`
+	Events   []Event         `json:"faults"`
+	Clients  int64           `json:"payments_by_http"`
+	Load     *load.Result    `json:"load"`
+	Audit    audit.Verdict   `json:"audit"`
+	Answers  answers.Verdict `json:"answers"`
 }
 
 // Event is an injected fault. Times are seconds since the first payment.
@@ -44,7 +34,6 @@ type Event struct {
 	Detail string  `json:"detail,omitempty"`
 	Began  float64 `json:"began"`
 	Ended  float64 `json:"ended"` // its cause ended: started again, resumed, healed
-	Ready  float64 `json:"ready"` // everything was ready again
 	// Partitions are those that it hit; empty: all.
 	Partitions []int32 `json:"partitions,omitempty"`
 	// FirstSettled is the time from its beginning to the first payment settled in any of the
@@ -52,36 +41,7 @@ type Event struct {
 	FirstSettled float64 `json:"first_settled_seconds"`
 	// Standstill is the longest time in which a partition settled nothing.
 	Standstill float64 `json:"standstill_seconds"`
-	// CaughtUp is the time from its beginning until, after the standstill, no more payments waited in
-	// the partitions than in the two seconds before it; negative: never.
-	CaughtUp float64 `json:"caught_up_seconds"`
-	Problem  string  `json:"problem,omitempty"`
-}
-
-// Lasted returns the seconds until the cause ended.
-func (e Event) Lasted() float64 { return max(e.Ended-e.Began, 0) }
-
-// ReadyAfter returns the seconds until everything was ready again.
-func (e Event) ReadyAfter() float64 { return max(e.Ready-e.Began, 0) }
-
-// nameFaults says beside each payment that failed which faults were active while it was open. Times
-// of events count from start.
-func (r *Result) nameFaults(start time.Time) {
-	for i := range r.Load.Failures {
-		f := &r.Load.Failures[i]
-
-		from, to := f.Sent.Sub(start).Seconds(), f.Ended.Sub(start).Seconds()
-		for _, event := range r.Events {
-			if over := max(event.Ready, event.Ended); event.Began <= to && (over == 0 || over >= from) {
-				f.During = append(f.During,
-					fmt.Sprintf("%s %s (%.1f to %.1f s of the run)", event.Kind, event.Target, event.Began, over))
-			}
-		}
-
-		if f.During == nil {
-			f.During = []string{"no fault"}
-		}
-	}
+	Problem    string  `json:"problem,omitempty"`
 }
 
 func (r *Result) problem(format string, arguments ...any) {
@@ -134,18 +94,7 @@ func (r *Result) recoveryTable() report.Table {
 			table.Add(kill[0], kill[1])
 		}
 	}
-
-	c, redelivered := r.Counters, "unknown: no engine's counters could be read"
-	if c != nil {
-		redelivered = fmt.Sprintf(
-			"%.0f, and %.0f skipped by the hint (at least: a killed engine loses its last counts)", c["redelivered"],
-			c["skipped"])
-	}
-	table.Add("payments redelivered", redelivered)
-	table.Add("duplicates absorbed",
-		fmt.Sprintf("%.0f orders joined one in flight, %.0f responses of banks (%.0f late, %.0f about no payment in flight), %d repeated reports",
-			c["joined"], c["responses_late"]+c["responses_unknown"], c["responses_late"], c["responses_unknown"],
-			r.Audit.Summary.RepeatedReports))
+	table.Add("repeated reports", fmt.Sprint(r.Audit.Summary.RepeatedReports))
 	table.Add("good payments rejected", r.goodRejected())
 
 	return table
@@ -170,32 +119,16 @@ func (r *Result) firstSettled(kinds ...string) string {
 		len(seconds))
 }
 
-// goodRejected counts rejected payments that should have settled.
+// goodRejected counts rejected payments that should have settled, by reason.
 func (r *Result) goodRejected() string {
-	good := 0
-
-	for _, outcome := range r.Load.Outcomes {
-		if outcome.Expected == "settled" {
-			good += outcome.Sent
-		}
-	}
-
 	total, reasons := 0, ""
+
 	for _, reason := range slices.Sorted(maps.Keys(r.Load.GoodRejected)) {
 		total += r.Load.GoodRejected[reason]
 		reasons += fmt.Sprintf(", %s %d", reason, r.Load.GoodRejected[reason])
 	}
 
-	return fmt.Sprintf("%d of %d", total, good) + reasons
-}
-
-// Excused counts payments whose outcome faults changed, as they may.
-func (r *Result) Excused() (n int) {
-	for _, outcome := range r.Load.Outcomes {
-		n += outcome.Excused
-	}
-
-	return n
+	return fmt.Sprint(total) + reasons
 }
 
 func (r *Result) String() string {

@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -11,17 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/platform/host"
-	"github.com/liquida/liquida/platform/keys"
-	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
@@ -36,7 +29,6 @@ type world struct {
 	producer   *load.Callers
 	keys       map[string]string // of the HTTP API, by holder
 	engines    []string          // that run from beginning to end
-	roomURL    string            // empty: there is no control room
 	start      time.Time         // of the load
 
 	taken sync.Map // by target: a channel that holds a token while a fault uses it
@@ -71,30 +63,6 @@ func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	return all[engine]
 }
 
-// engineTelemetry returns the telemetry URLs of all engines, also of those that have left.
-func (w *world) engineTelemetry() (urls []string) {
-	for _, name := range w.Names() {
-		if strings.HasPrefix(name, "engine-") {
-			urls = append(urls, w.TelemetryURL(name))
-		}
-	}
-
-	return urls
-}
-
-// invite has the guest join, with a key of its own and a secret to seal its responses.
-func (w *world) invite(ctx context.Context, seed uint64) error {
-	w.keys[string(load.Guest)] = keys.New(string(load.Guest))
-
-	operator := &load.Operator{Door: w.door, Population: w.population, Random: rand.New(rand.NewPCG(seed, 1001)),
-		Did: w.event}
-	if err := operator.Invite(w.keys[string(load.Guest)]); err != nil {
-		return err
-	}
-
-	return w.Run(ctx, w.file, w.file, "bootstrap", "participant", string(load.Guest))
-}
-
 // door returns a client of the HTTP API, as who acts. The front door may be down by a fault.
 func (w *world) door(holder string) (*client.Client, error) {
 	api, err := client.New(w.ProducerURL(), w.keys[holder])
@@ -103,40 +71,6 @@ func (w *world) door(holder string) (*client.Client, error) {
 	}
 
 	return api, err
-}
-
-const balancesEvery = 200 * time.Millisecond
-
-// readBalances reads reserve, transit and books of every bank in one request, again and again. It
-// returns after ctx has ended and the last request is done.
-func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population,
-	judge *answers.Judge) error {
-	var ids []tb.Uint128
-
-	for n := range population.Banks {
-		bank := population.Bank(n)
-		ids = append(ids, ledger.ReserveAccount(bank), ledger.TransitAccount(bank), ledger.BooksAccount(bank))
-	}
-
-	for ctx.Err() == nil {
-		accounts, err := client.LookupAccounts(ids)
-		if err != nil {
-			return err
-		}
-
-		funds := make([]int64, len(accounts)/3)
-		for i, account := range accounts {
-			if has := ledger.Less(account.CreditsPosted, account.DebitsPosted); i%3 < 2 {
-				funds[i/3] += has
-			} else {
-				funds[i/3] -= has
-			}
-		}
-		judge.TakeFunds(funds)
-		host.Sleep(ctx, balancesEvery)
-	}
-
-	return nil
 }
 
 // progressEvery is the time between two lines about the load.

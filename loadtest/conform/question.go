@@ -79,11 +79,6 @@ type response struct {
 	record *kgo.Record
 }
 
-func responseOf(record *kgo.Record) (response, error) {
-	r := response{&pixv1.AuthorizationResponse{}, record}
-	return r, r.UnmarshalVT(record.Value)
-}
-
 func (r *response) same(other *response) bool {
 	return r.Ispb == other.Ispb && r.Status == other.Status && r.ReasonCode == other.ReasonCode
 }

@@ -8,22 +8,21 @@ import (
 // wrongMax bounds the lines about one check: the first ones tell what is wrong.
 const wrongMax = 3
 
-// Write prints a line for each check, and below it what was wrong.
-func (r *Report) Write(w io.Writer) {
-	for _, line := range r.Lines {
-		result := "passed"
+// Write prints a line for each check, and below it what was wrong. It reports whether nothing was.
+func Write(w io.Writer, lines []Line) (passed bool) {
+	passed = true
 
+	for _, line := range lines {
 		switch {
 		case line.Skipped != "":
-			result = "skipped"
-		case len(line.Wrong) > 0:
-			result = "WRONG"
+			fmt.Fprintf(w, "skipped  %s\n%8s %s\n", line.Check, "", line.Skipped)
+			continue
+		case len(line.Wrong) == 0:
+			fmt.Fprintf(w, "passed   %s\n", line.Check)
+			continue
 		}
-		fmt.Fprintf(w, "%-8s %s\n", result, line.Check)
-
-		if line.Skipped != "" {
-			fmt.Fprintf(w, "%8s %s\n", "", line.Skipped)
-		}
+		passed = false
+		fmt.Fprintf(w, "WRONG    %s\n", line.Check)
 
 		for _, wrong := range line.Wrong[:min(len(line.Wrong), wrongMax)] {
 			fmt.Fprintf(w, "%8s %s\n", "", wrong)
@@ -32,10 +31,8 @@ func (r *Report) Write(w io.Writer) {
 		if n := len(line.Wrong) - wrongMax; n > 0 {
 			fmt.Fprintf(w, "%8s and %d more\n", "", n)
 		}
-
-		if len(line.Wrong) > 0 {
-			fmt.Fprintf(w, "%8s see docs/participant.md#%s\n", "", line.Section)
-		}
+		fmt.Fprintf(w, "%8s see docs/participant.md#%s\n", "", line.Section)
 	}
-	fmt.Fprintf(w, "%d questions, %d responses\n", r.Questions, r.Responses)
+
+	return passed
 }

@@ -3,15 +3,12 @@ package load
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/keys"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -39,9 +36,8 @@ const answerMax = 4 << 20
 
 // Answer is a whole response.
 type Answer struct {
-	Status     int
-	RetryAfter time.Duration // 0: it does not say
-	Body       []byte
+	Status int
+	Body   []byte
 }
 
 // Send makes a request, with pairs of a header and its value, and reads the whole response.
@@ -61,10 +57,9 @@ func (c *Callers) Send(ctx context.Context, method, path, ispb string, body []by
 		return Answer{}, err
 	}
 	defer response.Body.Close()
-	after, _ := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16)
 	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
 
-	return Answer{response.StatusCode, time.Duration(after) * time.Second, answer}, err
+	return Answer{response.StatusCode, answer}, err
 }
 
 // Ask makes a request and reads the whole response, which must have a status.
@@ -93,28 +88,6 @@ func (c *Callers) SetProfile(ctx context.Context, ispb, profile string) error {
 	return err
 }
 
-// passes returns an error for cases that the HTTP API denies, or that need the place of
-// their record.
-func passes(schedule []mix.Case) error {
-	for _, c := range schedule {
-		if c != mix.Accepted && c != mix.SameBank && c != mix.Hottest {
-			return fmt.Errorf("payments of the case %s cannot be sent over HTTP", c)
-		}
-	}
-
-	return nil
-}
-
-// nowhere is the record of a message whose place in the topic is unknown.
-var nowhere = record{-1, -1}
-
-// PaymentOf returns an order of pix.payments in the form of the HTTP API.
-func PaymentOf(order []byte) (client.Payment, error) {
-	var message pixv1.PaymentOrder
-	err := message.UnmarshalVT(order)
-	return Payment(&message), err
-}
-
 // Payment returns an order in the form of the HTTP API.
 func Payment(order *pixv1.PaymentOrder) client.Payment {
 	account := func(a *pixv1.Account) client.Account {
@@ -122,35 +95,4 @@ func Payment(order *pixv1.PaymentOrder) client.Payment {
 	}
 
 	return client.Payment{EndToEndID: order.EndToEndId, Payer: account(order.Payer), Payee: account(order.Payee), AmountCentavos: int64(order.AmountCentavos)} //nolint:gosec // bounded
-}
-
-// postFor is how long post retries.
-const postFor = 30 * time.Second
-
-// post sends one order by POST /v1/payments, again after 429, as a bank does. It returns nil if
-// the API accepted it.
-func (c *Callers) post(order []byte) error {
-	payment, err := PaymentOf(order)
-	if err != nil {
-		return err
-	}
-
-	body, err := json.Marshal(payment)
-	if err != nil {
-		return err
-	}
-
-	for until := time.Now().Add(postFor); ; {
-		answer, err := c.Send(context.Background(), http.MethodPost, "/v1/payments", payment.Payer.ISPB, body)
-		if err != nil || answer.Status == http.StatusAccepted {
-			return err
-		}
-
-		if answer.Status != http.StatusTooManyRequests || answer.RetryAfter == 0 ||
-			time.Now().Add(answer.RetryAfter).After(until) {
-			return fmt.Errorf("POST /v1/payments: the HTTP API responds %d: %.500s", answer.Status,
-				bytes.TrimSpace(answer.Body))
-		}
-		time.Sleep(answer.RetryAfter)
-	}
 }

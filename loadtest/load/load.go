@@ -42,27 +42,17 @@ type Config struct {
 	// WaitForRoom makes the sender wait at OutstandingMax: a closed loop, which finds the
 	// maximum of the system. Latencies then count from the actual send.
 	WaitForRoom bool
-	// FrontDoor is the producer's URL, to pay over HTTP; empty: send to Kafka.
-	FrontDoor string
-	// Keys are the API keys of the banks, by ISPB.
-	Keys map[string]string
 	// Allowed are reasons with which any payment may be rejected, in runs with faults.
 	Allowed []pix.Reason
 	// Faults says that engines may die during the run; Allowed implies it. A repeated message
 	// may then join the first and have no report of its own.
 	Faults bool
-	// LedgerHolds says what the ledger holds about a payment that failed; nil: nobody is asked.
-	LedgerHolds func(pix.EndToEndID) string
 	// Sending is called with each EndToEndId before it is sent.
 	Sending func(pix.EndToEndID)
-	// Told is called when the report of a payment that settled has come, with the time of its record.
-	Told func(id string, reported, now time.Time)
 	// Stop, once closed, ends the sending before all payments are sent.
 	Stop <-chan struct{}
 	// AtEnd is called after the last outcome, before connections close.
 	AtEnd func()
-	// Deadline is the engine's deadline, from an order's acceptance on. Only Progress needs it.
-	Deadline time.Duration
 	// Progress is called every ProgressEvery.
 	Progress      func(Snapshot)
 	ProgressEvery time.Duration
@@ -78,13 +68,9 @@ type Snapshot struct {
 	DeadLetters int
 	Waiting     int // for their outcome, OnPurpose included
 	OnPurpose   int // their bank is silent or late
-	// ToDeadline is the time until the last of OnPurpose meets its deadline, negative after it; 0:
-	// none waits, or the deadline is not known.
-	ToDeadline time.Duration
-	Failed     int
-	Dropped    int
-	Late       int
-	Final      bool // the run ends
+	Failed      int
+	Dropped     int
+	Late        int
 }
 
 // LateAfter is the delay above which a send counts as late.
@@ -100,7 +86,6 @@ type loader struct {
 	config   Config
 	tracker  *tracker
 	producer *kgo.Client
-	http     *Callers // nil: send to Kafka
 	dropped  int
 	late     int
 	lateMax  time.Duration
@@ -151,13 +136,6 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	generator := mix.NewGenerator(config.Population, random)
 
 	l := &loader{config: config, tracker: newTracker(config.Allowed, config.Faults), producer: producer}
-	if config.FrontDoor != "" {
-		l.http = NewCallers(config.FrontDoor, config.Keys)
-
-		if err := passes(schedule); err != nil {
-			return nil, err
-		}
-	}
 	l.tracker.start = time.Now().Add(100 * time.Millisecond)
 	reading, stopReading := context.WithCancel(ctx)
 	read := make(chan struct{})
@@ -209,7 +187,7 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 		for {
 			now := time.Now()
 			if now.After(progressAt) {
-				l.progress(false)
+				l.progress()
 				progressAt = now.Add(l.config.ProgressEvery)
 			}
 
@@ -281,12 +259,8 @@ func (l *loader) sendAfterReport(a *openPayment) {
 	}
 }
 
-// produce sends message i of a payment. Over HTTP, each request has a goroutine.
+// produce sends message i of a payment.
 func (l *loader) produce(a *openPayment, i int, message mix.Message) {
-	if l.http != nil {
-		go func() { l.tracker.acknowledged(a, i, nowhere, l.http.post(message.Value)) }()
-		return
-	}
 	l.producer.Produce(context.Background(),
 		&kgo.Record{Topic: stream.Payments, Key: []byte(message.Key), Value: message.Value},
 		func(r *kgo.Record, err error) {
@@ -314,10 +288,6 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 					return // its payment will count as missing, and the audit names the record
 				}
 
-				if l.config.Told != nil && report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
-					l.config.Told(report.EndToEndId, r.Timestamp, now)
-				}
-
 				if a := l.tracker.report(&report, r.Value, now); a != nil {
 					l.sendAfterReport(a)
 				}
@@ -340,7 +310,7 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 
 // drain waits until no payment is open, at most DrainTimeout.
 func (l *loader) drain(ctx context.Context) {
-	defer l.progress(true)
+	defer l.progress()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.config.DrainTimeout, errors.New("drain timeout"))
 	defer cancel()
 	progressAt := time.Now()
@@ -351,19 +321,17 @@ func (l *loader) drain(ctx context.Context) {
 		}
 
 		if time.Now().After(progressAt) {
-			l.progress(false)
+			l.progress()
 			progressAt = time.Now().Add(l.config.ProgressEvery)
 		}
 	}
 }
 
-func (l *loader) progress(final bool) {
+func (l *loader) progress() {
 	if l.config.Progress == nil {
 		return
 	}
-	now := time.Now()
-	s := l.tracker.snapshot(now, l.config.Deadline)
-	s.Elapsed, s.Final = now.Sub(l.tracker.start), final
-	s.Payments, s.Dropped, s.Late = l.config.Payments, l.dropped, l.late
+	s := l.tracker.snapshot()
+	s.Elapsed, s.Payments, s.Dropped, s.Late = time.Since(l.tracker.start), l.config.Payments, l.dropped, l.late
 	l.config.Progress(s)
 }

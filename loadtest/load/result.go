@@ -10,7 +10,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/liquida/liquida/loadtest/mix"
-	"github.com/liquida/liquida/platform/pix"
 )
 
 // Result is the outcome of a load.
@@ -36,8 +35,6 @@ type Result struct {
 	ReturnsRejected int `json:"returns_rejected"`
 	// GoodRejected counts rejected payments that should have settled, by reason.
 	GoodRejected map[string]int `json:"good_rejected"`
-	// OtherReports counts repeated reports and reports of other senders.
-	OtherReports int `json:"other_reports"`
 	// SettledPerSecond counts from the first intended send to the last settled report.
 	SettledPerSecond float64 `json:"settled_per_second"`
 	// StandstillSeconds is the longest time in which nothing settled, from StandstillAt seconds on.
@@ -49,10 +46,8 @@ type Result struct {
 	Outcomes        []Outcome `json:"outcomes"`
 	PerSecond       []Second  `json:"per_second"`
 	// PerQuarter counts what settled in each quarter of a second.
-	PerQuarter []int   `json:"settled_per_quarter_second"`
-	Curve      []Point `json:"settled_by_percentile"`
-	// Histogram is that of what settled, in microseconds, as HdrHistogram's V2 (compressed, base64).
-	Histogram    string    `json:"settled_histogram"`
+	PerQuarter   []int     `json:"settled_per_quarter_second"`
+	Curve        []Point   `json:"settled_by_percentile"`
 	Latencies    []Latency `json:"latencies"`
 	FailureCount int       `json:"failure_count"`
 	Failures     []Failure `json:"failures"` // the first of each form, at most 50
@@ -112,16 +107,12 @@ type Failure struct {
 	Case       string `json:"case"`
 	Record     string `json:"record,omitempty"` // partition/offset in pix.payments, once acknowledged
 	Problem    string `json:"problem"`
-	// Ledger is what the ledger holds about it, if it was asked.
-	Ledger string `json:"ledger,omitempty"`
 	// Sent is when it should have been sent, Ended when its outcome showed to be wrong or
 	// was given up.
 	Sent  time.Time `json:"sent"`
 	Ended time.Time `json:"ended"`
-	// During are the faults that were active meanwhile, if there were any.
-	During []string `json:"during,omitempty"`
-	Count  int      `json:"count"`          // that fail in this way
-	Also   []string `json:"also,omitempty"` // some of the others
+	Count int       `json:"count"`          // that fail in this way
+	Also  []string  `json:"also,omitempty"` // some of the others
 }
 
 func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
@@ -141,10 +132,6 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	if r.Settled > 0 {
 		r.SettledPerSecond = float64(r.Settled) / t.lastSettled.Sub(t.start).Seconds()
 	}
-	// only a foreign version fails
-	if encoded, err := t.settling.histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil {
-		r.Histogram = string(encoded)
-	}
 
 	r.Curve, r.SteadyPerSecond = curve(t.settling.histogram), steady(r.PerSecond, int(sentAll.Sub(t.start)/time.Second))
 	for _, c := range mix.Cases() {
@@ -153,11 +140,6 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 		}
 	}
 
-	for i := range r.Failures {
-		if id, err := pix.ParseEndToEndID(r.Failures[i].EndToEndID); err == nil && l.config.LedgerHolds != nil {
-			r.Failures[i].Ledger = l.config.LedgerHolds(id)
-		}
-	}
 	r.Passed = r.FailureCount == 0 && l.dropped == 0 && !interrupted && r.Sent == l.config.Payments
 
 	return &r

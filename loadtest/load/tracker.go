@@ -24,8 +24,7 @@ type tracker struct {
 
 	mu       sync.Mutex
 	open     int
-	patient  int       // open payments whose bank is silent or late
-	patience time.Time // when the last of them was accepted
+	patient  int // open payments whose bank is silent or late
 	byID     map[pix.EndToEndID]*openPayment
 	nameless map[*openPayment]struct{} // payments without an EndToEndId
 	byRecord map[record]*openPayment
@@ -65,7 +64,7 @@ func newTracker(allowed []pix.Reason, faults bool) *tracker {
 func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
 	a := &openPayment{payment: payment, intended: intended, sent: 1}
 	for i := range a.records {
-		a.records[i] = nowhere
+		a.records[i] = record{-1, -1} // nowhere yet
 	}
 
 	if payment.Second.Value != nil && !payment.AfterReport {
@@ -78,7 +77,6 @@ func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
 	t.open++
 	if payment.Case.Waits() {
 		t.patient++
-		t.patience = intended
 	}
 	t.result.Sent++
 
@@ -138,7 +136,6 @@ func (t *tracker) report(report *pixv1.SettlementReport, value []byte, now time.
 
 	a := t.byID[id]
 	if a == nil || len(report.EndToEndId) != len(id) {
-		t.result.OtherReports++
 		return nil
 	}
 
@@ -350,17 +347,12 @@ func (t *tracker) waiting() int {
 	return t.open
 }
 
-// snapshot returns the progress, without what only the sender knows. deadline is the engine's.
-func (t *tracker) snapshot(now time.Time, deadline time.Duration) Snapshot {
+// snapshot returns the progress, without what only the sender knows.
+func (t *tracker) snapshot() Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.result
 
-	s := Snapshot{Sent: r.Sent, Settled: r.Settled, Rejected: r.Rejected, DeadLetters: r.DeadLetters, Waiting: t.open,
+	return Snapshot{Sent: r.Sent, Settled: r.Settled, Rejected: r.Rejected, DeadLetters: r.DeadLetters, Waiting: t.open,
 		OnPurpose: t.patient, Failed: r.FailureCount}
-	if t.patient > 0 && deadline > 0 {
-		s.ToDeadline = t.patience.Add(deadline).Sub(now)
-	}
-
-	return s
 }

@@ -48,9 +48,7 @@ func OfLoad(r *load.Result, faults []Fault, repeat string) Page {
 	}
 
 	for _, f := range faults {
-		if len(faults) <= namesMax {
-			p.Story = append(p.Story, f.Story)
-		}
+		p.Story = append(p.Story, f.Story)
 	}
 
 	end := fmt.Sprintf("At %.1f s the run ended: %s settled, %s rejected, %s dead letters.", r.Seconds,

@@ -101,14 +101,6 @@ func writeFailures(w io.Writer, r *load.Result) {
 func writeFailure(w io.Writer, f load.Failure) {
 	fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)
 
-	if f.Ledger != "" {
-		fmt.Fprintf(w, "      the ledger: %s\n", f.Ledger)
-	}
-
-	if len(f.During) > 0 {
-		fmt.Fprintf(w, "      meanwhile: %s\n", strings.Join(f.During, ", "))
-	}
-
 	if f.Count > 1 {
 		fmt.Fprintf(w, "      %d payments of this case fail in this way, also %s\n", f.Count,
 			strings.Join(f.Also, ", "))

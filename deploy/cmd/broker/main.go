@@ -31,8 +31,6 @@ type configuration struct {
 
 	CheckBatches bool `env:"BROKER_CHECK_BATCHES" envDefault:"true" help:"refuse batches that no client can read; false is for tests only"`
 
-	Transactions bool `env:"BROKER_TRANSACTIONS" envDefault:"false" help:"true: take transactions, for tests; false: refuse them, because an open one stops its partitions"`
-
 	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"password of the superuser admin: clients must log in (SASL/SCRAM) and may do only what ACLs allow; fixed once there is data; empty: everybody may do everything"`
 	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate, chain and private key, PEM: clients must use TLS; empty: they must not"`
 }
@@ -168,10 +166,7 @@ func start(config *configuration) (*kfake.Cluster, error) {
 		return nil, fmt.Errorf("cannot serve %s from %s: %w", config.Address, config.DataDir, err)
 	}
 	declineSessions(cluster)
-
-	if !config.Transactions {
-		refuseTransactions(cluster)
-	}
+	refuseTransactions(cluster)
 
 	if config.Like == likeRedpanda {
 		redpanda.Imitate(cluster)

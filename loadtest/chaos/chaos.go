@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/host"
@@ -173,11 +175,10 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 	w.engines = []string{stack.EngineName(0)}
 
 	if config.Room {
-		var url string
-		if url, err = w.RoomURL(); err == nil {
+		if w.roomURL, err = w.RoomURL(); err == nil {
 			err = w.WaitReady(ctx, stack.Room)
 		}
-		w.event("watch it: %s", url)
+		w.event("watch it: %s", w.roomURL)
 	}
 
 	return err
@@ -251,6 +252,8 @@ type run struct {
 	judge       *answers.Judge
 	clients     *answers.Clients
 	observer    *observer
+	sample      *followed // of evidence
+	light       *Light
 
 	mu     sync.Mutex
 	events []*Event
@@ -272,6 +275,9 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		return err
 	}
 
+	if r.Evidence != "" {
+		r.sample = follow(r.payments)
+	}
 	r.world.start = time.Now()
 	r.observer, err = observe(ctx, r.kafka, r.judge, r.world.start)
 
@@ -295,6 +301,10 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	var background sync.WaitGroup
 	background.Go(func() { r.clients.Pay(sending, patience, r.clientsRate, r.observer.Observer) })
 	background.Go(func() { r.clients.Ask(watching) })
+
+	if w.roomURL != "" {
+		background.Go(func() { r.light = watchLight(watching, w.roomURL) })
+	}
 	faulted := make(chan struct{})
 	go func() { defer close(faulted); r.inject(ctx) }()
 
@@ -302,7 +312,8 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 		Stream: w.Kafka(), Population: r.Population,
 		Mix: weights, MixName: r.MixName, Rate: r.Rate, Payments: r.payments, Seed: r.Seed,
 		DrainTimeout: r.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: r.Allowed, Faults: true,
-		Sending:  func(id pix.EndToEndID) { r.judge.Choose(id) },
+		Sending:  func(id pix.EndToEndID) { r.judge.Choose(id); r.sample.sending(id) },
+		Told:     r.sample.told,
 		Progress: w.progress, ProgressEvery: progressEvery,
 	})
 	<-faulted
@@ -367,6 +378,19 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 	}
 
 	result := r.result(loaded, verdict, told)
+	if r.light != nil && r.light.Seconds[live.Red] > 0 {
+		result.problem("the live audit's light was red: %v", r.light.Findings)
+	}
+
+	if r.sample != nil {
+		result.Budget, err = r.sample.budget(ctx, w.Kafka(), loaded.Latency("settled").Mean)
+		if err != nil {
+			result.problem("%v", err)
+		} else if off := result.Budget.Off(); math.Abs(off) > budgetOffMax {
+			result.problem("the parts of a payment's time differ from the whole by %.1f %%", 100*off)
+		}
+	}
+
 	if untold > 0 {
 		result.problem("at the end the producer did not answer about %d payments and accounts within a minute", untold)
 	}
@@ -379,7 +403,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		Seed: r.Seed,
 		System: fmt.Sprintf("engines: %d, Kafka: %s, TigerBeetle servers: %d, deadline %v", len(r.world.engines),
 			r.Kafka, r.Replicas, r.Deadline),
-		Load: loaded, Audit: verdict, Answers: told,
+		Load: loaded, Audit: verdict, Answers: told, Light: r.light,
 		Clients:  r.clients.Submitted(),
 		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
 	}

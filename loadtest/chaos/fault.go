@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // kind is a kind of fault: which targets it may hit, how long it lasts, what causes it, and what ends it.
@@ -100,13 +104,19 @@ func init() {
 		{"bank-rejecting", "for 4 to 8 s a bank rejects half of its payments", nothing, banks, 4 * s, 8 * s,
 			behave(`{"accept_share": 0.5, "reject_codes": ["` + rejectedByBank.String() + `"]}`), behave("")},
 		{"flood", "for 4 to 8 s one bank sends 4,000 conflicting orders and 2,000 copies of a waiting payment a second",
-			nothing, banks, 4 * s, 8 * s, byABank, nil},
-		{"overload", "one bank pays 50,000 times as fast as Kafka takes it", nothing, banks, 4 * s, 8 * s, overload,
-			nil},
+			nothing, banks, 4 * s, 8 * s, flooding(floodByABank), nil},
+		{"read-flood", "for 4 to 8 s one bank reads all it may: statements of 1,000 lines, of the day, balances",
+			nothing, banks, 4 * s, 8 * s, flooding(floodWithReads), nil},
+		{"large-answers", "for 4 to 8 s somebody writes 60 responses of 120 kB a second that are none", nothing,
+			only("responses"), 4 * s, 8 * s, flooding(largeAnswers), nil},
+		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", nothing,
+			only("all banks"), 4 * s, 8 * s, flooding(overload), nil},
 		{"acts", "an operator acts for 4 to 8 s: a bank is suspended or joins, money comes and goes, an account is blocked",
 			nothing, only("register"), 4 * s, 8 * s, act(""), nil},
 		{"suspend-bank", "a bank is suspended for 4 to 8 s", nothing, only("register"), 4 * s, 8 * s,
 			act("suspension"), nil},
+		{"damaged-log", "the broker is killed, and a byte of a log is flipped, or its tail cut: it must refuse to start, and then gets its own files",
+			plainKafka, only(stack.Broker), 0, 0, damageLog, start},
 	}
 	for _, at := range []struct {
 		name, meaning string
@@ -216,10 +226,7 @@ var (
 	producerSteps = []string{"after-request-read", "after-published", "after-acknowledged"}
 )
 
-// diesWithin bounds the wait for a program that must die: other faults may delay payments.
-const diesWithin = time.Minute
-
-// crashAt starts a program that dies at a step, after it has passed it about so many times, and waits for that.
+// crashAt starts a program that dies at a step, after it has passed it about so many times.
 func crashAt(variable string, passages int, steps ...string) step {
 	return func(ctx context.Context, w *world, f *fault) error {
 		point, passage := steps[f.random.IntN(len(steps))], 1+f.random.IntN(passages)
@@ -228,25 +235,89 @@ func crashAt(variable string, passages int, steps ...string) step {
 		}
 		f.Detail = fmt.Sprintf("%s:%d", point, passage)
 
-		if err := w.Kill(f.Target); err != nil {
-			return err
-		}
-
-		died, err := w.StartToDie(f.Target, variable+"="+f.Detail)
-		if err != nil {
-			return err
-		}
-
-		select {
-		case <-died:
-		case <-ctx.Done():
-		case <-time.After(diesWithin):
-			return errors.Join(fmt.Errorf("%s did not end within %v (%s)", f.Target, diesWithin, f.Detail),
-				w.Kill(f.Target))
-		}
-
-		return nil
+		return errors.Join(w.Kill(f.Target), w.awaitDeath(ctx, f.Target, variable+"="+f.Detail))
 	}
+}
+
+// diesWithin bounds the wait for a program that must die: other faults may delay payments.
+const diesWithin = time.Minute
+
+// awaitDeath starts a program that must end by itself, and waits for that.
+func (w *world) awaitDeath(ctx context.Context, name string, env ...string) error {
+	died, err := w.StartToDie(name, env...)
+	if err != nil {
+		return err
+	}
+
+	select {
+	case <-died:
+	case <-ctx.Done():
+	case <-time.After(diesWithin):
+		return errors.Join(fmt.Errorf("%s did not end within %v (%s)", name, diesWithin, strings.Join(env, " ")),
+			w.Kill(name))
+	}
+
+	return nil
+}
+
+// damageLog flips a byte or cuts the tail of a log while the embedded broker is down. It must refuse to start,
+// and name the log. Then the files come back.
+func damageLog(ctx context.Context, w *world, f *fault) error {
+	if err := kill(ctx, w, f); err != nil {
+		return err
+	}
+	kept := []string{stream.Payments, stream.Settlements, stream.DeadLetters}
+	topic := kept[f.random.IntN(len(kept))]
+
+	segments, err := filepath.Glob(filepath.Join(w.KafkaFolder(), "partitions", topic+"-*", "*.dat"))
+	if err != nil || len(segments) == 0 { // not the embedded broker, or nothing is there yet
+		return err
+	}
+	segment := segments[f.random.IntN(len(segments))]
+
+	whole, err := os.ReadFile(segment)
+	if err != nil {
+		return err
+	}
+	at := f.random.IntN(len(whole)/2 + 1) // at the end there may be what nobody has acknowledged
+	damaged := slices.Clone(whole[:at])
+
+	f.Detail = fmt.Sprintf("%s ends at byte %d", segment, at)
+	if f.random.IntN(2) == 0 {
+		damaged = slices.Clone(whole)
+		damaged[at] ^= 1 << f.random.IntN(8)
+		f.Detail = fmt.Sprintf("%s has another byte %d", segment, at)
+	}
+
+	if err := os.WriteFile(segment, damaged, 0o600); err != nil {
+		return err
+	}
+
+	problem := w.refusesToStart(ctx, f.Target, "BROKER_LOSS_ACCEPTED="+topic+"/")
+	if problem != nil {
+		problem = fmt.Errorf("%s: %w", f.Detail, problem)
+	}
+
+	return errors.Join(problem, os.WriteFile(segment, whole, 0o600))
+}
+
+// refusesToStart starts a program that must end by itself and say why.
+func (w *world) refusesToStart(ctx context.Context, name, why string) error {
+	before, err := os.ReadFile(w.Log(name))
+	if err != nil {
+		return err
+	}
+
+	if err := w.awaitDeath(ctx, name); err != nil {
+		return err
+	}
+
+	after, err := os.ReadFile(w.Log(name))
+	if err == nil && !strings.Contains(string(after[min(len(before), len(after)):]), why) {
+		err = fmt.Errorf("%s ended without saying %q", name, why)
+	}
+
+	return err
 }
 
 // behave sets the profile of a bank; without one, the profile from the start. The simulator may be down by

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/answers"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // observer remembers when payments settled, as their reports say.
@@ -33,6 +34,11 @@ func (o *observer) count(r *kgo.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.settled[r.Partition] = append(o.settled[r.Partition], r.Timestamp.Sub(o.start))
+}
+
+// intended returns when a payment should have been sent, which ids of the load say.
+func intended(id pix.EndToEndID) time.Time {
+	return id.Time().Add(time.Duration(id.OrderedSuffix()) * time.Microsecond)
 }
 
 // recovery finds what a fault did to its partitions (all if none are given): the time from its

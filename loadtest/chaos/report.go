@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -36,6 +37,14 @@ func (r *Result) Page() report.Page {
 	p.Tables[0].Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; AG01: a bank that was made to reject)."
 
 	p.Tables = append([]report.Table{r.recoveryTable()}, p.Tables...)
+	if r.Budget != nil {
+		p.Tables = append(p.Tables, r.Budget.table())
+	}
+
+	if r.Light != nil {
+		p.Checks = append(p.Checks,
+			report.Check{Name: "live audit", Passed: r.Light.Seconds[live.Red] == 0, Text: r.Light.String()})
+	}
 
 	if !r.Passed {
 		p.Verdict, p.Problems = "", append(slices.Clone(r.Problems), append(p.Problems, r.problems()...)...)

@@ -25,6 +25,8 @@ type Result struct {
 	Load     *load.Result    `json:"load"`
 	Audit    audit.Verdict   `json:"audit"`
 	Answers  answers.Verdict `json:"answers"`
+	Budget   *Budget         `json:"budget,omitempty"` // of evidence
+	Light    *Light          `json:"light,omitempty"`  // without a control room: none
 }
 
 // Event is an injected fault. Times are seconds since the first payment.

@@ -29,6 +29,7 @@ type world struct {
 	producer   *load.Callers
 	keys       map[string]string // of the HTTP API, by holder
 	engines    []string          // that run from beginning to end
+	roomURL    string            // empty: there is no control room
 	start      time.Time         // of the load
 
 	taken sync.Map // by target: a channel that holds a token while a fault uses it

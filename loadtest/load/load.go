@@ -49,6 +49,8 @@ type Config struct {
 	Faults bool
 	// Sending is called with each EndToEndId before it is sent.
 	Sending func(pix.EndToEndID)
+	// Told is called when the report of a payment that settled has come, with the time of its record.
+	Told func(id string, reported, now time.Time)
 	// Stop, once closed, ends the sending before all payments are sent.
 	Stop <-chan struct{}
 	// AtEnd is called after the last outcome, before connections close.
@@ -286,6 +288,10 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 
 				if report.UnmarshalVT(r.Value) != nil {
 					return // its payment will count as missing, and the audit names the record
+				}
+
+				if l.config.Told != nil && report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
+					l.config.Told(report.EndToEndId, r.Timestamp, now)
 				}
 
 				if a := l.tracker.report(&report, r.Value, now); a != nil {

@@ -3,7 +3,6 @@ package load
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -46,8 +45,9 @@ type Result struct {
 	Outcomes        []Outcome `json:"outcomes"`
 	PerSecond       []Second  `json:"per_second"`
 	// PerQuarter counts what settled in each quarter of a second.
-	PerQuarter   []int     `json:"settled_per_quarter_second"`
-	Curve        []Point   `json:"settled_by_percentile"`
+	PerQuarter []int `json:"settled_per_quarter_second"`
+	// Histogram is that of what settled, in microseconds, as HdrHistogram's V2 (compressed, base64).
+	Histogram    string    `json:"settled_histogram"`
 	Latencies    []Latency `json:"latencies"`
 	FailureCount int       `json:"failure_count"`
 	Failures     []Failure `json:"failures"` // the first of each form, at most 50
@@ -94,12 +94,6 @@ type Second struct {
 	Max     float64 `json:"max_ms"`
 }
 
-// Point is one point of the curve of latencies by percentile.
-type Point struct {
-	Percentile float64 `json:"percentile"`
-	Ms         float64 `json:"ms"`
-}
-
 // Failure is a payment whose outcome is wrong or missing, with all of its case that fail in the
 // same way.
 type Failure struct {
@@ -133,7 +127,12 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 		r.SettledPerSecond = float64(r.Settled) / t.lastSettled.Sub(t.start).Seconds()
 	}
 
-	r.Curve, r.SteadyPerSecond = curve(t.settling.histogram), steady(r.PerSecond, int(sentAll.Sub(t.start)/time.Second))
+	// only a foreign version fails
+	if encoded, err := t.settling.histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil {
+		r.Histogram = string(encoded)
+	}
+
+	r.SteadyPerSecond = steady(r.PerSecond, int(sentAll.Sub(t.start)/time.Second))
 	for _, c := range mix.Cases() {
 		if count := t.counts[c]; count.Sent > 0 {
 			r.Outcomes = append(r.Outcomes, Outcome{c.String(), c.Expectation().String(), count})
@@ -158,18 +157,6 @@ func steady(perSecond []Second, seconds int) float64 {
 	}
 
 	return float64(sum) / float64(to-from)
-}
-
-// curve has ten points for each nine of the percentile, from the median up to the point
-// above which less than one payment is left.
-func curve(h *hdrhistogram.Histogram) (points []Point) {
-	for i := 3; ; i++ { // the first is the 50th percentile
-		left := math.Pow(10, -float64(i)/10)
-		if left*float64(h.TotalCount()) < 1 {
-			return points
-		}
-		points = append(points, Point{100 * (1 - left), float64(h.ValueAtQuantile(100*(1-left))) / 1e3})
-	}
 }
 
 // Latency returns the latency of a kind, or nil.

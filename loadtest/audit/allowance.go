@@ -2,8 +2,6 @@ package audit
 
 import (
 	"container/heap"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -14,14 +12,6 @@ import (
 // A cap on outflow is leg 4: it holds a payment's amount from an allowance of its payer's bank, for
 // the length of the window, and nobody posts it. So what has been sent within a window is what is held.
 // An allowance has as much as the cap says. Adjustments bring it there.
-
-const (
-	// codeCapLeg is of leg 4 and of its void.
-	codeCapLeg     = 4
-	codeAdjustment = 51
-	capRole        = 3
-	capVoidRole    = 7
-)
 
 // capLeg is what the audit keeps about leg 4 of a payment.
 type capLeg struct {
@@ -184,17 +174,6 @@ func (j *Judge) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
 	if linked := t.TransferFlags().Linked; !linked && has.plus(change) != aim || linked && amount != 1 {
 		wrong("it grants %d centavos to %v, and the cap is %v", amount, has, aim)
 	}
-}
-
-// adjustmentKey returns the id of the next adjustment of an allowance, with role 0.
-func adjustmentKey(id accountID, posted movement) number128 {
-	text := []byte("liquida allowance\x00")
-	for _, part := range [...]number128{id, number128(posted.credits), number128(posted.debits)} {
-		text = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(text, part.high), part.low)
-	}
-	sum := sha256.Sum256(text)
-
-	return number128{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16]) &^ 15}
 }
 
 // takeCapLeg takes a leg 4 or its void.

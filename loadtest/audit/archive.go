@@ -265,18 +265,6 @@ func dayOver(day uint32) time.Time {
 	return epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour)
 }
 
-// takeArchived takes how the archive of a day ends: the day must be over.
-func (j *Judge) takeArchived(t tb.Transfer) {
-	day := uint64(t.UserData32)
-
-	over := dayOver(t.UserData32)
-	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || !isNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
-		j.add(UnexplainedMoney, transferName(t),
-			"the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v",
-			day<<4|13, over)
-	}
-}
-
 // judgeArchive compares an archive with the ledger.
 func (j *Judge) judgeArchive(ctx context.Context) error {
 	a, err := openArchive(j.config.Archive)

@@ -182,10 +182,6 @@ func (j *Judge) judgeAsked(p *payment) {
 		questionsTopic)
 }
 
-func (c content) String() string {
-	return fmt.Sprintf("%d centavos from %s to %s", c.centavos, nameOf(c.payer), nameOf(c.payee))
-}
-
 // Secrets are the keys with which banks seal their responses, by ISPB.
 type Secrets map[string][][]byte
 

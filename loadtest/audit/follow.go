@@ -571,10 +571,10 @@ func (j *Judge) askOriginals(p *payment) {
 					first, last, amount = tb.Transfer{}, tb.Transfer{}, 0
 				}
 
-				of := paid{content: content{fromTigerBeetle(first.DebitAccountID),
-					fromTigerBeetle(last.CreditAccountID), amount}}
+				of := original{content{fromTigerBeetle(first.DebitAccountID),
+					fromTigerBeetle(last.CreditAccountID), amount}, never}
 				if verdict.TransferFlags().PostPendingTransfer {
-					of.settledAt = verdict.Timestamp
+					of.settledAt = func() uint64 { return verdict.Timestamp }
 				}
 				p.each(func(o *order) {
 					if o.back == back {

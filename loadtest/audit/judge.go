@@ -21,31 +21,6 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// Record is one record of a topic.
-type Record struct {
-	Partition int32
-	Offset    int64
-	Time      time.Time
-	Key       []byte
-	Value     []byte
-	Seal      []byte // the record's header "seal": of responses
-	Trial     bool   // it has the header "conform": of requests that loadtest conform wrote
-	Writer    int64  // the id that the broker gave to its producer: another one after each start
-}
-
-func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
-
-func (r Record) at() coordinates { return coordinates{r.Partition, r.Offset} }
-
-type coordinates struct {
-	partition int32
-	offset    int64
-}
-
-func (c coordinates) String() string {
-	return fmt.Sprintf("record %d/%d of %s", c.partition, c.offset, paymentsTopic)
-}
-
 // Judge judges payments, without I/O. It takes the records of topics and the transfers of the ledger.
 //
 // The judge of a whole history gets it in this order: DeadLetter, Order, EndOfOrders, Report, Request,
@@ -62,7 +37,7 @@ type Judge struct {
 	payments  map[number128]*payment // by key
 	all       []*payment             // of a whole history, in the order of their first records
 	letters   map[coordinates]*letter
-	originals map[number128]*original
+	originals map[number128]*given
 	burnt     map[number128]struct{} // slots with a mark that says so
 	books     books
 	acts      acts
@@ -140,7 +115,7 @@ func newJudge(config Config, payments int) *Judge {
 		payments:   make(map[number128]*payment, payments),
 		all:        make([]*payment, 0, payments),
 		letters:    map[coordinates]*letter{},
-		originals:  map[number128]*original{},
+		originals:  map[number128]*given{},
 		burnt:      map[number128]struct{}{},
 		books:      newBooks(),
 		acts:       newActs(),
@@ -252,7 +227,7 @@ func (j *Judge) EndOfOrders() {
 		p.others = slices.DeleteFunc(p.others, func(c claim) bool { return j.endClaim(p, &c) })
 		p.each(func(o *order) {
 			if o.back != nil {
-				j.original(o.back.key())
+				j.given(o.back.key())
 				j.recallOriginal(o)
 			}
 		})
@@ -262,7 +237,7 @@ func (j *Judge) EndOfOrders() {
 			continue
 		}
 		j.summary.Returns++
-		o := j.original(p.back.key())
+		o := j.given(p.back.key())
 		o.returns = append(o.returns, p)
 	}
 
@@ -289,36 +264,6 @@ func (j *Judge) endClaim(p *payment, c *claim) bool {
 
 	return true
 }
-
-// Codes of transfers. Legs 1 to 3 have the codes 1 to 3.
-const (
-	codeReceipt    = 7
-	codeFunding    = 9
-	codeMarker     = 10
-	codeReturnLeg1 = 11
-	codeOrigin     = 15
-	codeGivenUp    = 16
-	codeReturn     = 17
-	codeReturned   = 18
-	codeClockProbe = 19
-	codeBurnt      = 21
-	codeRenewal    = 22
-	codeRebuilt    = 23
-	codeConfirmed  = 24
-	codeArchived   = 25
-	codeTold       = 26
-)
-
-// resolutionRole is the role of leg 1's post or void, or of the receipt: the verdict.
-// returnMarkRole is the role of the mark of a payment that has returns, burntMarkRole that of
-// the mark of a burnt slot.
-const (
-	resolutionRole = 4
-	returnMarkRole = 8
-	burntMarkRole  = 9
-)
-
-var linkedFlag = tb.TransferFlags{Linked: true}.ToUint16()
 
 // Transfer takes a transfer of the ledger, in the ledger's order.
 func (j *Judge) Transfer(t tb.Transfer) {
@@ -464,15 +409,4 @@ func (j *Judge) progress(c coordinates) string {
 	}
 
 	return "the engines have finished it"
-}
-
-// isNote reports whether a transfer only says something: it moves nothing from issuance to refusals.
-func isNote(t tb.Transfer) bool {
-	return t.Amount == (tb.Uint128{}) && t.Flags&^importedFlag == 0 && fromTigerBeetle(t.DebitAccountID) == issuance &&
-		fromTigerBeetle(t.CreditAccountID) == refusals
-}
-
-func transferName(t tb.Transfer) string {
-	id := fromTigerBeetle(t.ID)
-	return fmt.Sprintf("transfer %016x%016x", id.high, id.low)
 }

@@ -21,9 +21,6 @@ const (
 	forgedAnswer = "forged answer"
 )
 
-// deadLetterKeyMax bounds the key of a dead letter, as the source's may be anything.
-const deadLetterKeyMax = 256
-
 // letter is what is kept of a dead letter.
 type letter struct {
 	reason      string
@@ -216,3 +213,9 @@ func (j *Judge) letterOfWaiting(at coordinates, l *letter) {
 		s.payment.lose(s, l.reason)
 	}
 }
+
+// deadLetterPayloadMax bounds the payload of a dead letter, deadLetterKeyMax its key: the source's may be anything.
+const (
+	deadLetterPayloadMax = 64 << 10
+	deadLetterKeyMax     = 256
+)

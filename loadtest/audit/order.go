@@ -12,16 +12,7 @@ import (
 	"unicode/utf8"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
-)
-
-// The topics and the group that the audit reads.
-const (
-	paymentsTopic    = "pix.payments"
-	settlementsTopic = "pix.settlements"
-	deadLettersTopic = "pix.dead-letters"
-	questionsTopic   = "pix.authorization-requests"
-	answersTopic     = "pix.authorization-responses"
-	engineGroup      = "clearing-engine"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
 // order is a record of pix.payments that is a payment.
@@ -32,7 +23,7 @@ type order struct {
 	hash    uint64         // of the content, as in receipts
 	back    *returnContent // of a return, whose id begins with D; nil for a payment
 	// original is that of a return, once it was looked for.
-	original *paid
+	original *original
 	// acceptedMs is Unix time.
 	acceptedMs int64
 }
@@ -53,16 +44,10 @@ type content struct {
 }
 
 const (
-	tolerance            = 12 * time.Hour
-	acceptanceAheadMax   = 5 * time.Second
-	remittanceBytesMax   = 140
-	amountMax            = 1<<63 - 1 // centavos
-	deadLetterPayloadMax = 64 << 10
-)
-
-const (
-	silent      = 'A'<<24 | 'B'<<16 | '0'<<8 | '3'
-	unspecified = 'L'<<24 | 'Q'<<16 | '0'<<8 | '3' // a rejection whose code is not the bank's to give
+	tolerance          = 12 * time.Hour
+	acceptanceAheadMax = 5 * time.Second
+	remittanceBytesMax = 140
+	amountMax          = 1<<63 - 1 // centavos
 )
 
 // readOrder judges a record by the documentation of the messages, whatever the engine did. A
@@ -200,3 +185,93 @@ func names(text, field, value string) bool {
 	rest, ofField := strings.CutPrefix(text, field+": ")
 	return ofField && rest != "" && strings.Contains(rest, quoted[1:len(quoted)-1])
 }
+
+// same reports whether two orders ask for the same.
+func (o *order) same(other *order) bool {
+	if o.id != other.id || (o.back == nil) != (other.back == nil) {
+		return false
+	}
+
+	if o.back != nil {
+		return *o.back == *other.back
+	}
+
+	return o.content == other.content
+}
+
+func (c content) sameBank() bool { return transitOf(c.payer) == transitOf(c.payee) }
+
+// legs returns the legs of what moves by a content. Inside one bank there is no leg 2.
+func (c content) legs() legs {
+	if c.sameBank() {
+		return 0b101
+	}
+
+	return 0b111
+}
+
+// leg returns the accounts of a leg.
+func (c content) leg(leg int) (debit, credit accountID) {
+	switch leg {
+	case 1:
+		return c.payer, transitOf(c.payer)
+	case 2:
+		return reserveOf(c.payer), reserveOf(c.payee)
+	}
+
+	return transitOf(c.payee), c.payee
+}
+
+// asks reports whether an order asks for a leg.
+func (o *order) asks(t tb.Transfer) bool {
+	amount, ok := centavos(t.Amount)
+	if !ok || amount != o.amount() || (o.back != nil) != (t.Code >= codeReturnLeg1) {
+		return false
+	}
+
+	if o.back != nil { // its accounts are those of its original, which the ledger may have to be asked for
+		key, _ := split(fromTigerBeetle(t.ID))
+		_, isSlot := o.back.slot(key)
+		return isSlot && (!t.TransferFlags().Pending || t.UserData32 == o.back.reason)
+	}
+	debit, credit := o.content.leg(legOf(t))
+
+	return fromTigerBeetle(t.DebitAccountID) == debit && fromTigerBeetle(t.CreditAccountID) == credit
+}
+
+// refused reports whether a receipt, or the verdict of a return, is about an order.
+func (o *order) refused(t tb.Transfer) bool {
+	return (t.Code == codeReturn) == (o.back != nil) && t.UserData64 == o.hash &&
+		fromTigerBeetle(t.UserData128) == o.nameOfVerdict()
+}
+
+// nameOfVerdict returns what a receipt, or the verdict of a return, carries in user_data_128.
+func (o *order) nameOfVerdict() number128 {
+	id, minutes := o.id, o.minutes
+	if o.back != nil {
+		id, minutes = o.back.original, o.back.minutes
+	}
+	names, _ := userData(id, minutes)
+
+	return names
+}
+
+func (c content) String() string {
+	return fmt.Sprintf("%d centavos from %s to %s", c.centavos, nameOf(c.payer), nameOf(c.payee))
+}
+
+// original is what the original of a return moved.
+type original struct {
+	content   content       // zero: there is no such payment
+	settledAt func() uint64 // by the ledger's clock; 0: it did not settle
+}
+
+// returns takes note of an order's original. It gives the money back: its content is the original's backwards.
+func (o *order) returns(of original) {
+	o.original = &of
+	if of.content != (content{}) {
+		o.content = content{payer: of.content.payee, payee: of.content.payer, centavos: o.back.centavos}
+	}
+}
+
+func never() uint64 { return 0 }

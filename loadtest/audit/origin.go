@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -41,19 +40,6 @@ func nameIn(t tb.Transfer) (n name, err error) {
 	}
 
 	return n, nil
-}
-
-// takeName takes the name of a log, or that it was given up. What was lost with a log stands in no list, so the
-// books are not clean, whatever comes after.
-func (j *Judge) takeName(t tb.Transfer) {
-	switch n, err := nameIn(t); {
-	case err != nil:
-		j.add(UnexplainedMoney, transferName(t), "a transfer with code %d: %v", t.Code, err)
-	case n.partition < 0:
-		j.add(LogGivenUp, transferName(t),
-			"log %d of %s was given up (PAYMENTS_LOG_GIVEN_UP) at %s: orders that were acknowledged before and not cleared are lost, and only their senders know them: see ForeignLog in deploy/runbook.md",
-			n.log, paymentsTopic, time.Unix(0, int64(t.Timestamp)).UTC().Format(time.RFC3339))
-	}
 }
 
 // readNames returns the names of the ledger's present log: the one after all that were given up.

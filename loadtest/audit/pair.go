@@ -209,13 +209,3 @@ func checkPair(ctx context.Context, ledger tigerbeetle.Client, t *topics, b boun
 
 	return cmp.Or(checkLog(ctx, ledger, t, b, committed), err) // a Kafka that was made anew names nothing
 }
-
-// takeRenewal takes the transfer with which a ledger took the place of another. What was reported before and is missing
-// in this one shows as report without a verdict, until it is paid again. So the books are not clean, whatever comes
-// after.
-func (j *Judge) takeRenewal(t tb.Transfer) {
-	givenUp := fromTigerBeetle(t.UserData128)
-	j.add(LedgerRenewed, transferName(t),
-		"this ledger took the place of the ledger %v (LEDGER_GIVEN_UP): what was paid there and is missing here is lost",
-		identity{uint32(givenUp.high), givenUp.low})
-}

@@ -133,7 +133,7 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 	},
 	true: {
 		"LQ04": func(_ *Judge, p *payment) refusal {
-			at := p.original.when()
+			at := p.original.settledAt()
 			return unless(at == 0 || at >= p.since(), "its original %s had settled before it was sent", p.back.original)
 		},
 		"LQ05": func(_ *Judge, p *payment) refusal {
@@ -141,14 +141,14 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 				"its RtrId is of the bank that received the original")
 		},
 		"DT05": func(_ *Judge, p *payment) refusal {
-			return unless(p.original.when() != 0 && p.tooOld(),
+			return unless(p.original.settledAt() != 0 && p.tooOld(),
 				"it was accepted within %d days after its original settled", returnDaysMax)
 		},
 		"AM09": (*Judge).judgeExceeds,
 		"LQ01": (*Judge).judgePayerShort,
 		"AM04": (*Judge).judgeReserveShort,
 		"LQ06": func(j *Judge, p *payment) refusal {
-			used := j.usedSlots(p, j.original(p.back.key()))
+			used := j.usedSlots(p, j.given(p.back.key()))
 			return unless(used >= returnSlots, "%d slots of its original are used", used)
 		},
 		"DS27": func(j *Judge, p *payment) refusal { // one to a suspended bank is taken
@@ -248,7 +248,7 @@ func (j *Judge) judgeExceeds(p *payment) refusal {
 	}
 	var given money
 
-	for _, other := range j.original(p.back.key()).returns {
+	for _, other := range j.given(p.back.key()).returns {
 		if other.foreign != 0 || len(other.others) > 0 { // a conflicting message may hold money, too
 			return unchecked
 		}
@@ -265,7 +265,7 @@ func (j *Judge) judgeExceeds(p *payment) refusal {
 }
 
 // usedSlots returns the slots of an original in which returns are or were held, or that are burnt.
-func (j *Judge) usedSlots(p *payment, o *original) (used int) {
+func (j *Judge) usedSlots(p *payment, o *given) (used int) {
 	held := map[number128]bool{}
 	for _, other := range o.returns {
 		held[other.slot] = other.held != 0

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -13,41 +12,6 @@ import (
 // The register says who takes part, and on which terms. It is a series of acts. Each is one transfer
 // between the register and the books of a bank: its record. An act on money is a chain of two: the
 // money, then the record. This file replays them in the order of the ledger.
-
-// The acts, by the code of their record.
-const (
-	codeJoined          = 32
-	codeSuspended       = 33
-	codeResumed         = 34
-	codePaymentCap      = 35
-	codeDayCap          = 36
-	codeNightCap        = 37
-	codeLiquidityIn     = 38
-	codeLiquidityOut    = 39
-	codeAccountOpened   = 40
-	codeAccountBlocked  = 41
-	codeAccountClosed   = 42
-	codeAccountReopened = 43
-	codeDeposit         = 44
-	codeWithdrawal      = 45
-	codeKeyNamed        = 46
-	codeKeyRevoked      = 47
-	codeSealNamed       = 48
-	codeSealRevoked     = 49
-	codeOpening         = 50
-)
-
-// The roles of an act's transfers.
-const (
-	recordRole = 10
-	moneyRole  = 11
-)
-
-const (
-	actCentavosMax   = 1_000_000_000_000_000
-	windowSecondsMin = 120
-	windowSecondsMax = 86_400
-)
 
 // acts is the register, replayed.
 type acts struct {
@@ -112,25 +76,6 @@ func (r *acts) of(books accountID) *bankTerms {
 
 	return r.banks[books]
 }
-
-// moneyOfAct returns the accounts between which the money of an act moves. customer is user_data_128.
-func moneyOfAct(code uint16, books, customer accountID) (debit, credit accountID, moves bool) {
-	switch code {
-	case codeLiquidityIn:
-		return issuance, reserveOf(books), true
-	case codeLiquidityOut:
-		return reserveOf(books), issuance, true
-	case codeDeposit:
-		return transitOf(books), customer, true
-	case codeWithdrawal:
-		return customer, transitOf(books), true
-	}
-
-	return debit, credit, false
-}
-
-// fromBooks reports whether the record of an act debits the books: it takes from reserve and transit.
-func fromBooks(code uint16) bool { return code == codeLiquidityOut || code == codeDeposit }
 
 // takeActMoney takes the money of an act. Its record comes right behind it.
 func (j *Judge) takeActMoney(t tb.Transfer) {
@@ -242,26 +187,6 @@ func (j *Judge) pairAct(t tb.Transfer, amount uint64, wrong blame) {
 	}
 }
 
-// saysWhatItMay reports whether the record of an act has data that it can have. 0 is the bank, 1 the central bank,
-// who alone may do what is not about accounts, keys and seals.
-func saysWhatItMay(t tb.Transfer, books accountID) bool {
-	about, more, data := fromTigerBeetle(t.UserData128), t.UserData64, t.UserData32
-
-	byOne, nothing := data == 1 || data == 0 && t.Code > codeLiquidityOut, about == number128{}
-	switch t.Code {
-	case codePaymentCap:
-		return byOne && nothing && more <= actCentavosMax
-	case codeDayCap, codeNightCap:
-		return nothing && more <= actCentavosMax && data >= windowSecondsMin && data <= windowSecondsMax
-	case codeAccountOpened, codeAccountBlocked, codeAccountClosed, codeAccountReopened, codeDeposit, codeWithdrawal:
-		return byOne && kindOf(about) == kindCustomer && booksOf(about) == books && more == 0
-	case codeKeyNamed, codeKeyRevoked, codeSealNamed, codeSealRevoked:
-		return byOne && !nothing
-	}
-
-	return byOne && nothing && more == 0
-}
-
 // takeOpening takes the mirror of what the marker says of a bank.
 func (j *Judge) takeOpening(t tb.Transfer, books accountID, amount uint64) {
 	j.acts.of(books)
@@ -289,27 +214,6 @@ func (j *Judge) judgeMoneyWithoutAct(readTo uint64) {
 
 		return ended
 	})
-}
-
-// movedBy says what a transfer moves, for people.
-func movedBy(t tb.Transfer) string {
-	return fmt.Sprintf("%s centavos with code %d from %s to %s with the flags %#x",
-		decimal(t.Amount), t.Code, nameOf(fromTigerBeetle(t.DebitAccountID)),
-		nameOf(fromTigerBeetle(t.CreditAccountID)), t.Flags)
-}
-
-// actName names an act, for people.
-func actName(code uint16) string {
-	names := [...]string{"join", "suspension", "resumption", "cap on a payment", "cap by day", "cap by night",
-		"liquidity in", "liquidity out",
-		"account opened", "account blocked", "account closed", "account reopened", "deposit", "withdrawal", "key named",
-		"key revoked", "seal named", "seal revoked", "opening"}
-
-	if code < codeJoined || code > codeOpening {
-		return fmt.Sprintf("code %d", code)
-	}
-
-	return names[code-codeJoined]
 }
 
 // Who reads the register may be late, so a decision is judged by all that held shortly before.

@@ -1,124 +1,31 @@
 package audit
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"fmt"
-	"slices"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-
-	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // Returns, derived from "Returns" in ARCHITECTURE.md.
 
 const (
-	returnSlots    = 64
 	returnDaysMax  = 90
 	nanosecondsDay = uint64(24 * time.Hour)
 )
 
-var returnReasons = []string{"MD06", "BE08", "FR01", "SL02"}
-
-// returnContent decides whether two orders are the same return.
-type returnContent struct {
-	original endToEndID
-	minutes  uint64 // in the original's id
-	centavos uint64
-	reason   uint32
-}
-
-// key returns the key of the original.
-func (c *returnContent) key() number128 { return paymentKey(c.original, c.minutes) }
-
-// slot returns the slot of the original whose transfers have this key.
-func (c *returnContent) slot(key number128) (int, bool) {
-	for slot := range returnSlots {
-		if returnKey(c.original, c.minutes, slot) == key {
-			return slot, true
-		}
-	}
-
-	return 0, false
-}
-
-// returnKey is the id of the transfers in a slot of a payment, with role 0. It is made as the
-// payment's own, but the hash is over "R", the EndToEndId and the slot.
-func returnKey(original endToEndID, minutes uint64, slot int) number128 {
-	return keyWith(original, minutes, sha256.Sum256(append(append([]byte{'R'}, original[:]...), byte(slot))))
-}
-
-// idIn reads the id in a transfer's user_data, and puts its letter before it.
-func idIn(letter byte, t tb.Transfer) (id endToEndID, minutes uint64, err error) {
-	n := fromTigerBeetle(t.UserData128)
-	if minutes = n.high >> 24; minutes > minutesMax {
-		return id, 0, fmt.Errorf("%d minutes since 2020 are too many", minutes)
-	}
-	text := append([]byte{letter}, binary.BigEndian.AppendUint64(nil, t.UserData64)...)
-	text = epoch.Add(time.Duration(minutes)*time.Minute).AppendFormat(text, "200601021504")
-	text = append(text, byte(n.high>>16), byte(n.high>>8), byte(n.high))
-
-	return parseIDOf(letter, string(binary.BigEndian.AppendUint64(text, n.low)))
-}
-
-// readReturn judges a return. One with flaws must have a dead letter.
-func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, flaws) {
-	m := message.ReturnOrder
-	var found flaws
-	ofPayment := message.EndToEndId != "" || message.Payer.SizeVT()+message.Payee.SizeVT() > 0 ||
-		message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != ""
-	found.note(ofPayment, codeMalformed, "return_order", "")
-	id, minutes, err := parseIDOf('D', m.ReturnId)
-	found.note(err != nil, codeBadID, "return_id", m.ReturnId)
-	found.noteAcceptance(m.AcceptedAtUnixMs, minutes, err == nil, recordTime, "return_id", m.ReturnId)
-	original, originalMinutes, err := parseIDOf('E', m.OriginalEndToEndId)
-	found.note(err != nil, codeBadID, "original_end_to_end_id", m.OriginalEndToEndId)
-	found.note(!slices.Contains(returnReasons, m.ReasonCode), codeMalformed, "reason_code", m.ReasonCode)
-	found.note(m.AmountCentavos > amountMax, codeMalformed, "amount_centavos", fmt.Sprint(m.AmountCentavos))
-
-	if found != nil {
-		return order{}, found
-	}
-	text := append(append(original[:], '/'), m.ReasonCode+"/"...)
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
-	reason, _ := reasonNumber(m.ReasonCode) // it is one of returnReasons
-
-	return order{id: id, minutes: minutes, hash: binary.BigEndian.Uint64(sum[:]), acceptedMs: m.AcceptedAtUnixMs,
-		back: &returnContent{
-			original: original, minutes: originalMinutes, centavos: m.AmountCentavos, reason: reason,
-		}}, nil
-}
-
-// original is what is kept about a payment for its returns.
-type original struct {
+// given is what is kept about a payment for its returns.
+type given struct {
 	returned money // in the ledger
 	marked   bool  // as a payment with returns
 	returns  []*payment
 }
 
-func (j *Judge) original(key number128) *original {
+func (j *Judge) given(key number128) *given {
 	if j.originals[key] == nil {
-		j.originals[key] = &original{}
+		j.originals[key] = &given{}
 	}
 
 	return j.originals[key]
-}
-
-// paid is what the original of a return moved.
-type paid struct {
-	content   content  // zero: there is no such payment
-	settledAt uint64   // by the ledger's clock; 0: it did not settle
-	payment   *payment // nil: it is not kept
-}
-
-// returns takes note of an order's original. It gives the money back: its content is the original's backwards.
-func (o *order) returns(of paid) {
-	o.original = &of
-	if of.content != (content{}) {
-		o.content = content{payer: of.content.payee, payee: of.content.payer, centavos: o.back.centavos}
-	}
 }
 
 // recallOriginal finds the original of a return among the payments that are kept.
@@ -126,21 +33,12 @@ func (j *Judge) recallOriginal(o *order) (found bool) {
 	p := j.payments[o.back.key()]
 	switch {
 	case p != nil && p.id == o.back.original && (j.whole || p.settledAt() != 0):
-		o.returns(paid{p.content, 0, p})
+		o.returns(original{p.content, p.settledAt})
 	case j.whole:
-		o.returns(paid{})
+		o.returns(original{content{}, never})
 	}
 
 	return o.original != nil
-}
-
-// when returns when the original settled, by the ledger's clock; 0: it did not.
-func (of *paid) when() uint64 {
-	if of.payment != nil {
-		return of.payment.settledAt()
-	}
-
-	return of.settledAt
 }
 
 // takeMark takes a mark of a payment: that it has returns, without which nobody looks for them, or that a slot
@@ -182,7 +80,7 @@ func (j *Judge) takeMark(t tb.Transfer) {
 	}
 
 	if t.Code == codeReturned && j.whole {
-		j.original(of).marked = true
+		j.given(of).marked = true
 	}
 }
 
@@ -192,7 +90,7 @@ func (j *Judge) judgeSlot(p *payment) {
 		return
 	}
 
-	if !j.original(p.back.key()).marked {
+	if !j.given(p.back.key()).marked {
 		j.add(NoMark, p.id.String(), "it is held, but its original %s has no mark, so nobody looks for its returns",
 			p.back.original)
 	}
@@ -206,7 +104,7 @@ func (j *Judge) judgeSlot(p *payment) {
 func (j *Judge) judgeSettledReturn(p *payment) {
 	wrong := j.blame(WrongReturn, p.id.String(), "")
 
-	settledAt := p.original.when()
+	settledAt := p.original.settledAt()
 	switch {
 	case settledAt == 0 || settledAt >= p.decidedAt:
 		wrong("its original %s had not settled before", p.back.original)
@@ -232,7 +130,7 @@ func (j *Judge) judgeSettledReturn(p *payment) {
 // tooOld reports whether a return was accepted too long after its original settled.
 func (p *payment) tooOld() bool {
 	return p.acceptedMs > 0 &&
-		uint64(p.acceptedMs)*uint64(time.Millisecond) > p.original.when()+returnDaysMax*nanosecondsDay
+		uint64(p.acceptedMs)*uint64(time.Millisecond) > p.original.settledAt()+returnDaysMax*nanosecondsDay
 }
 
 // byReceiver reports whether a return is from the PSP that received its original.

@@ -1,13 +1,10 @@
 package audit
 
 import (
+	"time"
+
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
-
-// A ledger that was lost is built again: what an archive knew is imported, then, between two transfers with code 26,
-// what was reported since, with the times of the reports. A transfer with code 23 ends that.
-
-var importedFlag = tb.TransferFlags{Imported: true}.ToUint16()
 
 // rebuild is how far a rebuild is, in the ledger's order.
 type rebuild struct {
@@ -63,5 +60,55 @@ func (j *Judge) takeTold(t tb.Transfer) {
 
 	if j.rebuild.told = pastEnds; place == 3 {
 		j.rebuild.told = 0
+	}
+}
+
+// takeRenewal takes the transfer with which a ledger took the place of another. What was reported before and is missing
+// in this one shows as report without a verdict, until it is paid again. So the books are not clean, whatever comes
+// after.
+func (j *Judge) takeRenewal(t tb.Transfer) {
+	givenUp := fromTigerBeetle(t.UserData128)
+	j.add(LedgerRenewed, transferName(t),
+		"this ledger took the place of the ledger %v (LEDGER_GIVEN_UP): what was paid there and is missing here is lost",
+		identity{uint32(givenUp.high), givenUp.low})
+}
+
+// takeName takes the name of a log, or that it was given up. What was lost with a log stands in no list, so the
+// books are not clean, whatever comes after.
+func (j *Judge) takeName(t tb.Transfer) {
+	switch n, err := nameIn(t); {
+	case err != nil:
+		j.add(UnexplainedMoney, transferName(t), "a transfer with code %d: %v", t.Code, err)
+	case n.partition < 0:
+		j.add(LogGivenUp, transferName(t),
+			"log %d of %s was given up (PAYMENTS_LOG_GIVEN_UP) at %s: orders that were acknowledged before and not cleared are lost, and only their senders know them: see ForeignLog in deploy/runbook.md",
+			n.log, paymentsTopic, time.Unix(0, int64(t.Timestamp)).UTC().Format(time.RFC3339))
+	}
+}
+
+// takeMarker takes bootstrap's last transfer.
+func (j *Judge) takeMarker(t tb.Transfer) {
+	if fromTigerBeetle(t.ID) != markerID || !isNote(t) {
+		j.add(WrongFunding, transferName(t),
+			"a marker of %s; the one marker has the id 15 and moves none from issuance to refusals", movedBy(t))
+		return
+	}
+
+	j.books.marked = true
+	if is := populationIn(t.UserData128, t.UserData64); is != j.books.population {
+		j.add(WrongFunding, transferName(t), "the marker says %v, but the issuance account says %v", is,
+			j.books.population)
+	}
+}
+
+// takeArchived takes how the archive of a day ends: the day must be over.
+func (j *Judge) takeArchived(t tb.Transfer) {
+	day := uint64(t.UserData32)
+
+	over := dayOver(t.UserData32)
+	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || !isNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
+		j.add(UnexplainedMoney, transferName(t),
+			"the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v",
+			day<<4|13, over)
 	}
 }

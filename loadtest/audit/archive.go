@@ -17,6 +17,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // An archive has one row for each verdict of the time that it covers, and one for each transfer that belongs to no
@@ -134,7 +136,7 @@ func (a *archive) next() *archived {
 }
 
 // notImported are the codes of records that a rebuilt ledger has not: they are not compared.
-var notImported = []int32{codeMarker, codeRenewal, codeRebuilt, codeConfirmed, codeArchived, codeCapLeg}
+var notImported = []int32{spec.CodeMarker, spec.CodeRenewal, spec.CodeRebuilt, spec.CodeConfirmed, spec.CodeArchived, spec.CodeCapLeg}
 
 // archivedRows returns the rows of a file.
 func archivedRows[R any](folder fs.FS, name string, count int) (rows []R, err error) {
@@ -161,24 +163,24 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 	first := !a.within
 
 	a.within = flags.Linked
-	if t.Code == codeArchived {
+	if t.Code == spec.CodeArchived {
 		return a.ended(t)
 	}
 
-	if int64(t.Timestamp) > a.to || t.Code == codeClockProbe || slices.Contains(notImported, int32(t.Code)) {
+	if int64(t.Timestamp) > a.to || t.Code == spec.CodeClockProbe || slices.Contains(notImported, int32(t.Code)) {
 		return ""
 	}
 
 	ends := flags.PostPendingTransfer || flags.VoidPendingTransfer
 	if first {
 		// of a payment or a return: one row, or none yet
-		a.covered = flags.Pending || ends || t.Code == codeReturn && flags.Linked
+		a.covered = flags.Pending || ends || t.Code == spec.CodeReturn && flags.Linked
 	}
 
 	if back := a.back; back != nil && ends && !first { // its first leg says what the verdict does not
 		a.back = nil
 		if want := (archived{back.at, textOf('D', t), back.status,
-			int64(fromTigerBeetle(t.Amount).low)}); *back != want {
+			int64(spec.NumberOf(t.Amount).Low)}); *back != want {
 			return fmt.Sprintf("it says %+v of what the ledger has as %+v", *back, want)
 		}
 	}
@@ -203,16 +205,16 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 	want := archived{at: said.at, id: t.ID.String(), status: said.status, centavos: said.centavos}
 	switch { // what a row of a payment must say
 	case said.status == "":
-	case t.Code == codeReturn:
+	case t.Code == spec.CodeReturn:
 		a.back = &said
 		want.id, want.status = said.id, map[bool]string{true: "settled", false: "rejected"}[t.UserData32 == 0]
-	case t.Code == codeReceipt:
-		t.UserData64 = binary.BigEndian.Uint64([]byte(ispbOf(fromTigerBeetle(t.DebitAccountID))))
+	case t.Code == spec.CodeReceipt:
+		t.UserData64 = binary.BigEndian.Uint64([]byte(spec.IspbOf(spec.NumberOf(t.DebitAccountID))))
 		want.status, want.centavos, want.id = "refused", 0, textOf('E', t)
 	default:
 		want.id, want.status, want.centavos = textOf('E', t),
 			map[bool]string{true: "settled", false: "rejected"}[flags.PostPendingTransfer],
-			int64(fromTigerBeetle(t.Amount).low)
+			int64(spec.NumberOf(t.Amount).Low)
 	}
 
 	if said != want {
@@ -228,12 +230,12 @@ func (a *archive) ended(t tb.Transfer) string {
 	if dayOver(t.UserData32).UnixNano() > a.to {
 		return ""
 	}
-	day := epoch.AddDate(0, 0, int(t.UserData32)).Format(time.DateOnly)
+	day := spec.Epoch.AddDate(0, 0, int(t.UserData32)).Format(time.DateOnly)
 	chain, err := base64.StdEncoding.DecodeString(a.chains[day])
-	said := fromTigerBeetle(t.UserData128)
+	said := spec.NumberOf(t.UserData128)
 
 	has := binary.BigEndian.AppendUint64(
-		binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, said.high), said.low), t.UserData64)
+		binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, said.High), said.Low), t.UserData64)
 	if err != nil || !bytes.HasPrefix(chain, has) {
 		return fmt.Sprintf("its %s ends with the chain %s, and the ledger says that one ends with %x", day,
 			a.chains[day], has)
@@ -252,7 +254,7 @@ func (a *archive) rest() string {
 }
 
 func textOf(letter byte, t tb.Transfer) string {
-	id, _, err := idIn(letter, t)
+	id, _, err := spec.IdIn(letter, t)
 	if err != nil {
 		return err.Error()
 	}
@@ -262,7 +264,7 @@ func textOf(letter byte, t tb.Transfer) string {
 
 // dayOver is midnight in São Paulo, at the end of a day.
 func dayOver(day uint32) time.Time {
-	return epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour)
+	return spec.Epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour)
 }
 
 // judgeArchive compares an archive with the ledger.
@@ -274,7 +276,7 @@ func (j *Judge) judgeArchive(ctx context.Context) error {
 
 	err = readPages(ctx, "transfers", &tb.QueryFilter{}, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
 		if wrong := a.see(t); wrong != "" {
-			j.add(WrongArchive, transferName(t), "%s", wrong)
+			j.add(WrongArchive, spec.TransferName(t), "%s", wrong)
 		}
 
 		return t.Timestamp

@@ -18,11 +18,13 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // Whatever an archive has too little, too much, or otherwise than the ledger is found.
 func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
-	payer := number128{high: 2<<59 | 7}.toTigerBeetle()
+	payer := spec.Number{High: 2<<59 | 7}.TigerBeetle()
 	transfers, payments, records := []tb.Transfer{}, []archivedPayment{}, []archivedRecord{}
 	at := uint64(0)
 	write := func(transfer tb.Transfer, flags tb.TransferFlags) *tb.Transfer {
@@ -35,7 +37,7 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 
 	for i := range 4 { // held and ended, two legs each
 		leg := tb.Transfer{Code: 1, Amount: tb.ToUint128(5), UserData64: 0x3130303030303031, DebitAccountID: payer}
-		leg.UserData128 = number128{high: uint64(3_000_000+i)<<24 | 0x303030, low: 0x3030303030303030}.toTigerBeetle()
+		leg.UserData128 = spec.Number{High: uint64(3_000_000+i)<<24 | 0x303030, Low: 0x3030303030303030}.TigerBeetle()
 		write(leg, tb.TransferFlags{Pending: true, Linked: true})
 		leg.Code = 3
 		write(leg, tb.TransferFlags{Pending: true})
@@ -47,15 +49,15 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 				5, int64(at)})
 		leg.Code = 3
 		write(leg, tb.TransferFlags{PostPendingTransfer: post, VoidPendingTransfer: !post})
-		write(tb.Transfer{Code: codeClockProbe}, tb.TransferFlags{})
+		write(tb.Transfer{Code: spec.CodeClockProbe}, tb.TransferFlags{})
 		act := write(tb.Transfer{Code: 40}, tb.TransferFlags{})
 		records = append(records, archivedRecord{act.ID.String(), int64(at), 40})
 	}
-	back := tb.Transfer{Code: codeReturnLeg1, Amount: tb.ToUint128(3),
-		UserData128: number128{high: 3_000_000<<24 | 0x303030, low: 0x3030303030303030}.toTigerBeetle(),
+	back := tb.Transfer{Code: spec.CodeReturnLeg1, Amount: tb.ToUint128(3),
+		UserData128: spec.Number{High: 3_000_000<<24 | 0x303030, Low: 0x3030303030303030}.TigerBeetle(),
 		UserData64:  0x3130303030303032, DebitAccountID: payer}
 	write(back, tb.TransferFlags{Pending: true})
-	write(tb.Transfer{Code: codeReturn}, tb.TransferFlags{Linked: true})
+	write(tb.Transfer{Code: spec.CodeReturn}, tb.TransferFlags{Linked: true})
 	payments = append(payments, archivedPayment{textOf('D', back), "settled", 3, int64(at)})
 	back.PendingID = tb.ToUint128(1)
 	write(back, tb.TransferFlags{PostPendingTransfer: true})

@@ -8,6 +8,8 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // Run reads all topics and the whole ledger, and judges them. An error means that there is
@@ -187,7 +189,7 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 	// Every payment holds its first leg against a transit account, of which there are few.
 	pending := 0
 
-	err = readAccounts(ctx, config.Ledger, kindTransit, func(a tb.Account) {
+	err = readAccounts(ctx, config.Ledger, spec.KindTransit, func(a tb.Account) {
 		if a.DebitsPending != (tb.Uint128{}) || a.CreditsPending != (tb.Uint128{}) {
 			pending++
 		}
@@ -212,7 +214,7 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 
 	for {
 		err := readPages(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
-			if t.Timestamp > from && t.Code != codeClockProbe && t.Ledger != allowanceLedger {
+			if t.Timestamp > from && t.Code != spec.CodeClockProbe && t.Ledger != spec.AllowanceLedger {
 				came++
 			}
 			j.Transfer(t)
@@ -236,7 +238,7 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 			time.Sleep(100 * time.Millisecond)
 		}
 
-		for _, kind := range []uint16{kindAllowanceSource, kindAllowance} {
+		for _, kind := range []uint16{spec.KindAllowanceSource, spec.KindAllowance} {
 			if err := readAccounts(ctx, client, kind, j.Account); err != nil {
 				return err
 			}

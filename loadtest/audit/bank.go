@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The response of a bank names the payment only by its id. So the bank's word is about this
@@ -121,24 +123,24 @@ func (j *Judge) Request(r Record) {
 		wrong(subject, "%v", err)
 		return
 	}
-	id := p.id
-	about, err := readContent(message.Payer, message.Payee, message.AmountCentavos)
-	fits := func(o *order) bool {
+	id := p.ID
+	about, err := spec.ReadContent(message.Payer, message.Payee, message.AmountCentavos)
+	fits := func(o *spec.Order) bool {
 		original := ""
-		if o.back != nil {
-			original = o.back.original.String()
+		if o.Back != nil {
+			original = o.Back.Original.String()
 		}
 
-		return err == nil && message.OriginalEndToEndId == original && about == o.content
+		return err == nil && message.OriginalEndToEndId == original && about == o.Content
 	}
 	// The engine asks about a conflicting message, too, if that held money beside a receipt.
-	if !fits(&p.order) && p.claim(fits) == nil {
+	if !fits(&p.Order) && p.claim(fits) == nil {
 		wrong(id.String(), "it is about %d centavos from %v to %v (original %.64q), the order about %v",
-			message.AmountCentavos, message.Payer, message.Payee, message.OriginalEndToEndId, p.content)
+			message.AmountCentavos, message.Payer, message.Payee, message.OriginalEndToEndId, p.Content)
 		return
 	}
 
-	p.asked = p.asked || fits(&p.order)
+	p.asked = p.asked || fits(&p.Order)
 	if err := j.place(p, r, cmp.Or(message.OriginalEndToEndId, message.EndToEndId)); err != nil {
 		wrong(message.EndToEndId, "%v", err)
 	}
@@ -156,12 +158,12 @@ func (j *Judge) askedAbout(r Record, message *pixv1.AuthorizationRequest) (p *pa
 		return nil, subject, fmt.Errorf("undecodable: %w", err)
 	}
 
-	id, minutes, err := parseAnyID(message.EndToEndId)
+	id, minutes, err := spec.ParseID(message.EndToEndId)
 	if err != nil {
 		return nil, subject, err
 	}
 
-	if p = j.payments[paymentKey(id, minutes)]; p == nil || p.id != id {
+	if p = j.payments[spec.PaymentKey(id, minutes)]; p == nil || p.ID != id {
 		return nil, id.String(), fmt.Errorf("no record of %s is its order", paymentsTopic)
 	}
 
@@ -178,7 +180,7 @@ func (j *Judge) judgeAsked(p *payment) {
 		j.summary.RequestsGone++
 		return
 	}
-	j.add(WrongQuestion, p.id.String(), "it needs the word of the payee's bank, and no request in %s asks for it",
+	j.add(WrongQuestion, p.ID.String(), "it needs the word of the payee's bank, and no request in %s asks for it",
 		questionsTopic)
 }
 
@@ -225,7 +227,7 @@ func (s Secrets) genuine(bank string, message, seal []byte) bool {
 
 // answer is what a bank said, under its seal, about a payment or return.
 type answer struct {
-	id     endToEndID
+	id     spec.ID
 	bank   string
 	reason uint32 // none if it accepted
 }
@@ -250,7 +252,7 @@ func (j *Judge) Answer(r Record) {
 	j.answers.read(r)
 
 	var message pixv1.AuthorizationResponse
-	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(endToEndID{}) ||
+	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(spec.ID{}) ||
 		!j.answers.secrets.genuine(message.Ispb, r.Value, r.Seal) {
 		return
 	}
@@ -261,7 +263,7 @@ func (j *Judge) Answer(r Record) {
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
 		said.reason = unspecified
-		if code, err := reasonNumber(message.ReasonCode); err == nil && code != 0 {
+		if code, err := spec.ReasonNumber(message.ReasonCode); err == nil && code != 0 {
 			// Engines before they told a bank's codes from others kept the code itself.
 			j.answers.given[answer{said.id, said.bank, code}] = struct{}{}
 		}
@@ -273,14 +275,14 @@ func (j *Judge) Answer(r Record) {
 
 // byBank reports whether the receiving bank decided.
 func (p *payment) byBank() bool {
-	return p.posted&firstLeg != 0 || p.voided&firstLeg != 0 && p.verdict != silent
+	return p.posted&spec.FirstLeg != 0 || p.voided&spec.FirstLeg != 0 && p.verdict != silent
 }
 
 // judgeAnswer reports an outcome that needs the receiving bank's word and does not have it.
 // Only legs that were held are posted or voided for a bank; AB03 is the deadline's.
 func (j *Judge) judgeAnswer(p *payment) {
-	reason, what := p.verdict, "rejected with "+reasonText(p.verdict)
-	if p.posted&firstLeg != 0 {
+	reason, what := p.verdict, "rejected with "+spec.ReasonText(p.verdict)
+	if p.posted&spec.FirstLeg != 0 {
 		reason, what = 0, "settled"
 	}
 
@@ -293,11 +295,11 @@ func (j *Judge) judgeAnswer(p *payment) {
 		return
 	}
 
-	bank := ispbOf(p.content.payee)
-	if _, said := j.answers.given[answer{p.id, bank, reason}]; said {
+	bank := spec.IspbOf(p.Content.Payee)
+	if _, said := j.answers.given[answer{p.ID, bank, reason}]; said {
 		j.summary.Answered++
 		return
 	}
-	j.add(NoAnswer, p.id.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so",
+	j.add(NoAnswer, p.ID.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so",
 		what, answersTopic, bank)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The deadline begins at the earliest of three times: the acceptance, the first sight in an
@@ -24,7 +26,7 @@ const tooLateReason = "LQ10"
 
 // judgeAge returns what is wrong with LQ10 as the reason of a verdict, or nothing.
 func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong blame) {
-	if reasonText(verdict.UserData32) != tooLateReason || j.clockWasWrong(acceptedMs, verdict.Timestamp) {
+	if spec.ReasonText(verdict.UserData32) != tooLateReason || j.clockWasWrong(acceptedMs, verdict.Timestamp) {
 		return
 	}
 
@@ -89,16 +91,16 @@ func (j *Judge) judgeDeadlines() {
 	waited, onTime := 0, 0
 
 	for _, e := range j.all {
-		if e.decidedAt == 0 || e.again || j.clockWasWrong(e.acceptedMs, e.decidedAt) {
+		if e.decidedAt == 0 || e.again || j.clockWasWrong(e.AcceptedMs, e.decidedAt) {
 			continue
 		}
 
-		latest := due(e.acceptedMs, j.config.Deadline)
+		latest := due(e.AcceptedMs, j.config.Deadline)
 		if e.verdict == silent {
-			if earliest := due(min(e.acceptedMs, e.sentMs),
-				j.shortest(min(e.acceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(
+			if earliest := due(min(e.AcceptedMs, e.sentMs),
+				j.shortest(min(e.AcceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(
 				clockSkewMax) {
-				j.add(WrongDeadline, e.id.String(), "rejected with %s %v before its deadline", reasonText(silent),
+				j.add(WrongDeadline, e.ID.String(), "rejected with %s %v before its deadline", spec.ReasonText(silent),
 					time.Duration(earliest-int64(e.decidedAt)))
 			}
 		}
@@ -151,14 +153,14 @@ func (j *Judge) judgeStanding(late []*payment) {
 	for _, e := range late {
 		all := byPartition[e.first.partition]
 
-		from := uint64(max(due(e.acceptedMs, j.config.Deadline), int64(e.heldAt)) + int64(standingAfter))
+		from := uint64(max(due(e.AcceptedMs, j.config.Deadline), int64(e.heldAt)) + int64(standingAfter))
 		for i := sort.Search(len(all), func(i int) bool {
 			return all[i].decidedAt >= from
 		}); i < len(all) && all[i].decidedAt+uint64(standingAfter) < e.decidedAt; i++ {
 			if all[i].first.offset > e.first.offset {
-				j.add(WrongDeadline, e.id.String(),
+				j.add(WrongDeadline, e.ID.String(),
 					"%v was decided %v after its deadline, although %s, behind it, was decided %v before that",
-					e.first, time.Duration(int64(e.decidedAt)-due(e.acceptedMs, j.config.Deadline)), all[i].id,
+					e.first, time.Duration(int64(e.decidedAt)-due(e.AcceptedMs, j.config.Deadline)), all[i].ID,
 					time.Duration(e.decidedAt-all[i].decidedAt))
 
 				break

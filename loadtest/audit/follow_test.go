@@ -13,6 +13,8 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 
 	"github.com/liquida/liquida/platform/kit"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // base is the ledger's time before all that a follower sees of a history.
@@ -21,11 +23,11 @@ const base = 1_780_000_000_000_000_000
 // follow gives a history to a follower that begins after so many transfers, in some order of the streams.
 func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *Judge) {
 	transfers := inTime(h.transfers)
-	for begin > 0 && begin < len(transfers) && transfers[begin-1].Flags&linkedFlag != 0 {
+	for begin > 0 && begin < len(transfers) && transfers[begin-1].Flags&spec.LinkedFlag != 0 {
 		begin++ // a chain is of one instant
 	}
 
-	f = Follow(h.accountOf(issuance), uint64(base+begin), func(found Finding) { findings = append(findings, found) })
+	f = Follow(h.accountOf(spec.Issuance), uint64(base+begin), func(found Finding) { findings = append(findings, found) })
 	if begin > 0 {
 		f.From(0, int64(len(h.orders)))
 	}
@@ -77,7 +79,7 @@ func inTime(transfers []tb.Transfer) []tb.Transfer {
 	for i := range transfers {
 		transfers[i].Timestamp = uint64(base + i + 1)
 		if i > 0 && inOneChain(transfers[i-1], transfers[i]) {
-			transfers[i-1].Flags |= linkedFlag
+			transfers[i-1].Flags |= spec.LinkedFlag
 		}
 	}
 
@@ -87,15 +89,15 @@ func inTime(transfers []tb.Transfer) []tb.Transfer {
 // inOneChain reports whether the services write two transfers as one chain.
 func inOneChain(t, next tb.Transfer) bool {
 	const phases = 1<<1 | 1<<2 | 1<<3 // pending, posted, voided
-	key, _ := split(fromTigerBeetle(t.ID))
-	nextKey, _ := split(fromTigerBeetle(next.ID))
+	key, _ := spec.Split(spec.NumberOf(t.ID))
+	nextKey, _ := spec.Split(spec.NumberOf(next.ID))
 	ofLeg := func(code uint16) bool {
-		return code >= 1 && code <= 3 || code >= codeReturnLeg1 && code <= codeReturnLeg1+2
+		return code >= 1 && code <= 3 || code >= spec.CodeReturnLeg1 && code <= spec.CodeReturnLeg1+2
 	}
 
 	return ofLeg(t.Code) && ofLeg(next.Code) && key == nextKey && t.Flags&phases == next.Flags&phases &&
 		t.Code < next.Code ||
-		t.Code == codeReturn && ofLeg(next.Code) && next.Flags&phases != 1<<1
+		t.Code == spec.CodeReturn && ofLeg(next.Code) && next.Flags&phases != 1<<1
 }
 
 // However far the streams are ahead of each other, and wherever it begins, nothing is wrong with a clean
@@ -157,11 +159,11 @@ func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
 				h := make(t)
 
 				h.transfers = inTime(h.transfers)
-				if read > 0 && h.transfers[read-1].Flags&linkedFlag != 0 {
+				if read > 0 && h.transfers[read-1].Flags&spec.LinkedFlag != 0 {
 					continue // a chain is read whole
 				}
 				var findings []Finding
-				f := Follow(h.accountOf(issuance), base, func(found Finding) { findings = append(findings, found) })
+				f := Follow(h.accountOf(spec.Issuance), base, func(found Finding) { findings = append(findings, found) })
 				f.Begin()
 				all(h.orders, f.Order)
 				all(h.letters, f.DeadLetter)
@@ -300,7 +302,7 @@ func TestFollowerKnowsAConflictWithWhatWasBefore(t *testing.T) {
 	h.conflicts(0, otherAmount)
 	h.transfers = inTime(h.transfers)
 	var findings []Finding
-	f := Follow(h.accountOf(issuance), uint64(base+len(h.transfers)), func(found Finding) {
+	f := Follow(h.accountOf(spec.Issuance), uint64(base+len(h.transfers)), func(found Finding) {
 		findings = append(findings, found)
 	})
 	f.From(0, h.committed())
@@ -358,7 +360,7 @@ func ended(h *history) *endedHistory {
 	h.stamp()
 	h.transfers = inTime(h.transfers)
 	e := &endedHistory{history: h}
-	e.judge = Follow(h.accountOf(issuance), 0, func(found Finding) { e.found = append(e.found, found) })
+	e.judge = Follow(h.accountOf(spec.Issuance), 0, func(found Finding) { e.found = append(e.found, found) })
 	e.judge.Begin()
 	all(h.orders, e.judge.Order)
 	all(h.letters, e.judge.DeadLetter)
@@ -407,7 +409,7 @@ func TestFollowerKeepsNoLetterOfACommittedRecord(t *testing.T) {
 	e := ended(clean(t))
 	all(e.letters, e.judge.DeadLetter)
 	e.mustBeClean("letters of committed records")
-	e.judge = Follow(e.accountOf(issuance), uint64(base+len(e.transfers)), func(found Finding) {
+	e.judge = Follow(e.accountOf(spec.Issuance), uint64(base+len(e.transfers)), func(found Finding) {
 		e.found = append(e.found, found)
 	})
 	e.judge.Begin()
@@ -466,10 +468,10 @@ func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {
 func TestFollowerFindsASecondVerdictOfAForgottenPayment(t *testing.T) {
 	e := ended(clean(t))
 	settled := e.message(settledOrder)
-	e.receipt(settled, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	e.receipt(settled, "AB03", spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
 	second := e.last(1)
 	_, key := e.legsOf(settled)
-	second.ID, second.Timestamp = key.role(15).toTigerBeetle(), uint64(base+len(e.transfers))
+	second.ID, second.Timestamp = key.Role(15).TigerBeetle(), uint64(base+len(e.transfers))
 	e.judge.Transfer(*second)
 	e.pass(3)
 
@@ -483,7 +485,7 @@ func TestFollowerForgetsAReceiptBesideAHold(t *testing.T) {
 	e := &endedHistory{history: clean(t)}
 	late := e.order(alice, bruno, 500)
 	conflict := e.conflict(len(e.orders) - 1)
-	e.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	e.receipt(late, "AB03", spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
 	e.report(late, "AB03")
 	e.hold(conflict, 1, 2, 3)
 	e = ended(e.history)

@@ -5,15 +5,17 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // A forged population must not stop the audit, whatever is in it.
 func TestForgedPopulationIsJudged(t *testing.T) {
 	for _, count := range []uint64{0, 5, 1 << 32, 1<<64 - 1} {
 		h := clean(t)
-		h.accountOf(issuance).UserData64 = count
+		h.accountOf(spec.Issuance).UserData64 = count
 
-		h.find(markerID).UserData64 = count
+		h.find(spec.MarkerID).UserData64 = count
 		if verdict := h.audit(); verdict.Clean || verdict.ByKind[WrongFunding] == 0 {
 			t.Errorf("%#x: %v", count, verdict)
 		}
@@ -28,14 +30,14 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 	} {
 		marker := ledger.Marker{Banks: uint32(theirs.Banks), Customers: uint32(theirs.Customers),
 			DepositCentavos: theirs.DepositCentavos, ReserveCentavos: theirs.ReserveCentavos}
-		if fromTigerBeetle(marker.Transfer().ID) != markerID {
+		if spec.NumberOf(marker.Transfer().ID) != spec.MarkerID {
 			t.Fatal("the ids of the marker differ")
 		}
-		ours := populationIn(marker.Transfer().UserData128, marker.Transfer().UserData64)
-		funded := map[accountID]uint64{}
+		ours := spec.PopulationIn(marker.Transfer().UserData128, marker.Transfer().UserData64)
+		funded := map[spec.AccountID]uint64{}
 
-		for i := range ours.fundings() {
-			credit, amount := ours.funding(i)
+		for i := range ours.Fundings() {
+			credit, amount := ours.Funding(i)
 			funded[credit] = amount
 		}
 		expected := 0
@@ -45,7 +47,7 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 				expected++
 			}
 
-			if amount := funded[fromTigerBeetle(credit)]; amount != centavos {
+			if amount := funded[spec.NumberOf(credit)]; amount != centavos {
 				t.Fatalf("%s: %d centavos; theirs are %d", ledger.AccountName(credit), amount, centavos)
 			}
 		}
@@ -62,7 +64,7 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 			expect(ledger.CustomerAccount(theirs.Customer(i)), theirs.DepositCentavos)
 		}
 
-		if len(funded) != expected || uint64(expected) != ours.fundings() {
+		if len(funded) != expected || uint64(expected) != ours.Fundings() {
 			t.Fatalf("%d of %d fundings", len(funded), expected)
 		}
 	}

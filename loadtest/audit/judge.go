@@ -7,7 +7,6 @@ package audit
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"hash/maphash"
 	"io/fs"
@@ -19,6 +18,8 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // Judge judges payments, without I/O. It takes the records of topics and the transfers of the ledger.
@@ -34,22 +35,22 @@ type Judge struct {
 	config    Config
 	whole     bool // all since record 0 is known, and the topics before the ledger
 	seed      maphash.Seed
-	payments  map[number128]*payment // by key
-	all       []*payment             // of a whole history, in the order of their first records
+	payments  map[spec.Number]*payment // by key
+	all       []*payment               // of a whole history, in the order of their first records
 	letters   map[coordinates]*letter
-	originals map[number128]*given
-	burnt     map[number128]struct{} // slots with a mark that says so
+	originals map[spec.Number]*given
+	burnt     map[spec.Number]struct{} // slots with a mark that says so
 	books     books
 	acts      acts
 	answers   answers
 	asked     asked
 	repeats   repeats
 	shortages shortages
-	questions map[accountID]*openQuestions // by the receiving bank's transit account
-	elsewhere map[number128][]int32        // more partitions with records of an id
+	questions map[spec.AccountID]*openQuestions // by the receiving bank's transit account
+	elsewhere map[spec.Number][]int32           // more partitions with records of an id
 	committed map[int32]int64
 
-	allowances  map[accountID]*allowance
+	allowances  map[spec.AccountID]*allowance
 	rebuild     rebuild
 	holdTimeout uint32 // of the last leg 1, in seconds: leg 4 is in its chain
 	summary     Summary
@@ -94,9 +95,6 @@ type Config struct {
 
 const holdMaxDefault = time.Minute
 
-type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64,
-	aborted bool, err error)
-
 // Interval is a time by the ledger's clock.
 type Interval struct{ From, To time.Time }
 
@@ -112,18 +110,18 @@ func newJudge(config Config, payments int) *Judge {
 		config:     config,
 		whole:      true,
 		seed:       maphash.MakeSeed(),
-		payments:   make(map[number128]*payment, payments),
+		payments:   make(map[spec.Number]*payment, payments),
 		all:        make([]*payment, 0, payments),
 		letters:    map[coordinates]*letter{},
-		originals:  map[number128]*given{},
-		burnt:      map[number128]struct{}{},
+		originals:  map[spec.Number]*given{},
+		burnt:      map[spec.Number]struct{}{},
 		books:      newBooks(),
 		acts:       newActs(),
 		repeats:    repeats{},
-		questions:  map[accountID]*openQuestions{},
-		elsewhere:  map[number128][]int32{},
+		questions:  map[spec.AccountID]*openQuestions{},
+		elsewhere:  map[spec.Number][]int32{},
 		committed:  map[int32]int64{},
-		allowances: map[accountID]*allowance{},
+		allowances: map[spec.AccountID]*allowance{},
 		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{},
 			ReturnsRejected: map[string]int{},
 			ReasonsChecked:  map[string]int{}, ReasonsUnchecked: map[string]int{}},
@@ -133,7 +131,7 @@ func newJudge(config Config, payments int) *Judge {
 // Order takes a record of pix.payments.
 func (j *Judge) Order(r Record) {
 	j.summary.Orders++
-	o, invalid := readOrder(r.Value, r.Time)
+	o, invalid := spec.ReadOrder(r.Value, r.Time)
 	sent := sent{at: r.at(), order: &o, flaws: invalid, size: uint64(len(r.Value)), sentMs: r.Time.UnixMilli()}
 	sent.payloadHash = maphash.Bytes(j.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)])
 	sent.keyHash = maphash.Bytes(j.seed, r.Key[:min(len(r.Key), deadLetterKeyMax)])
@@ -145,8 +143,8 @@ func (j *Judge) Order(r Record) {
 	}
 
 	if invalid == nil && (letter == nil || letter.ofOrder()) {
-		sent.payment = j.payment(paymentKey(o.id, o.minutes))
-		j.addOrder(sent.payment, claim{order: o, at: sent.at}, letter, sent.sentMs)
+		sent.payment = j.payment(spec.PaymentKey(o.ID, o.Minutes))
+		j.addOrder(sent.payment, claim{Order: o, at: sent.at}, letter, sent.sentMs)
 	}
 
 	if !j.whole {
@@ -158,30 +156,30 @@ func (j *Judge) Order(r Record) {
 
 // addOrder takes an order under the key of a payment.
 func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
-	if p.id == (endToEndID{}) {
-		p.id, p.minutes = c.id, c.minutes // for its name
+	if p.ID == (spec.ID{}) {
+		p.ID, p.Minutes = c.ID, c.Minutes // for its name
 	}
 
 	switch {
 	case letter != nil:
 		c.letter = letter.reason
 		p.addClaim(c, j.whole)
-	case p.adopted && !p.same(&c.order): // the ledger has said which is the payment
+	case p.adopted && !p.Same(&c.Order): // the ledger has said which is the payment
 		p.addClaim(c, false)
 	case p.copies == 0:
-		p.order, p.adopted = c.order, false
+		p.Order, p.adopted = c.Order, false
 		p.first, p.copies, p.sentMs = c.at, 1, sentMs
-	case p.id != c.id:
-		j.add(IDsCollide, c.id.String(), "its transfers have the ids of %s", p.id)
-	case p.same(&c.order):
+	case p.ID != c.ID:
+		j.add(IDsCollide, c.ID.String(), "its transfers have the ids of %s", p.ID)
+	case p.Same(&c.Order):
 		// Equal copies may have different acceptance times. The earliest is the most lenient.
-		p.acceptedMs = min(p.acceptedMs, c.acceptedMs)
+		p.AcceptedMs = min(p.AcceptedMs, c.AcceptedMs)
 		p.copies++
 		p.sentMs = min(p.sentMs, sentMs)
 		j.inPartition(p, c.at.partition)
 		j.summary.RepeatedOrders++
 	case j.whole:
-		j.add(TwoContents, p.id.String(),
+		j.add(TwoContents, p.ID.String(),
 			"%v has another content than an earlier record, and neither has a dead letter", c.at)
 	default: // the ledger, or a dead letter that is not read yet, says which is the payment
 		p.addClaim(c, false)
@@ -225,19 +223,19 @@ func (j *Judge) EndOfOrders() {
 	})
 	for _, p := range j.all {
 		p.others = slices.DeleteFunc(p.others, func(c claim) bool { return j.endClaim(p, &c) })
-		p.each(func(o *order) {
-			if o.back != nil {
-				j.given(o.back.key())
+		p.each(func(o *spec.Order) {
+			if o.Back != nil {
+				j.given(o.Back.Key())
 				j.recallOriginal(o)
 			}
 		})
 
-		if p.back == nil {
+		if p.Back == nil {
 			j.summary.Payments++
 			continue
 		}
 		j.summary.Returns++
-		o := j.given(p.back.key())
+		o := j.given(p.Back.Key())
 		o.returns = append(o.returns, p)
 	}
 
@@ -253,10 +251,10 @@ func (j *Judge) endClaim(p *payment, c *claim) bool {
 	j.inPartition(p, c.at.partition)
 
 	switch {
-	case !p.same(&c.order):
+	case !p.Same(&c.Order):
 		return false
 	case c.letter == conflictReason:
-		j.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment",
+		j.add(WrongDeadLetter, p.ID.String(), "the dead letter of %v says %s, but its content is that of the payment",
 			c.at, c.letter)
 	default:
 		p.copies++ // at another delivery it may have had a report
@@ -275,7 +273,7 @@ func (j *Judge) Transfer(t tb.Transfer) {
 	j.takeImported(&t)
 	j.shortages.take(t)
 
-	if t.Ledger == allowanceLedger && !j.takeAllowance(t) {
+	if t.Ledger == spec.AllowanceLedger && !j.takeAllowance(t) {
 		return
 	}
 
@@ -285,81 +283,81 @@ func (j *Judge) Transfer(t tb.Transfer) {
 	}
 
 	switch t.Ledger {
-	case ledgerNumber:
-	case booksLedger:
+	case spec.LedgerNumber:
+	case spec.BooksLedger:
 		j.takeAct(t)
 		return
 	default:
-		j.add(UnexplainedMoney, transferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, ledgerNumber)
+		j.add(UnexplainedMoney, spec.TransferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, spec.LedgerNumber)
 		return
 	}
 
 	switch t.Code {
-	case codeReturned, codeBurnt:
+	case spec.CodeReturned, spec.CodeBurnt:
 		j.takeMark(t)
-	case codeFunding:
+	case spec.CodeFunding:
 		j.takeFunding(t)
-	case codeLiquidityIn, codeLiquidityOut, codeDeposit, codeWithdrawal:
+	case spec.CodeLiquidityIn, spec.CodeLiquidityOut, spec.CodeDeposit, spec.CodeWithdrawal:
 		j.takeActMoney(t)
-	case codeMarker:
+	case spec.CodeMarker:
 		j.takeMarker(t)
-	case codeOrigin, codeGivenUp:
+	case spec.CodeOrigin, spec.CodeGivenUp:
 		j.takeName(t)
-	case codeRenewal:
+	case spec.CodeRenewal:
 		j.takeRenewal(t)
-	case codeRebuilt, codeConfirmed:
+	case spec.CodeRebuilt, spec.CodeConfirmed:
 		j.takeRebuilt(t)
-	case codeTold:
+	case spec.CodeTold:
 		j.takeTold(t)
-	case codeArchived:
+	case spec.CodeArchived:
 		j.takeArchived(t)
-	case codeClockProbe:
+	case spec.CodeClockProbe:
 		if t.Amount != (tb.Uint128{}) {
-			j.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none",
-				t.Code, decimal(t.Amount))
+			j.add(UnexplainedMoney, spec.TransferName(t), "a transfer with code %d moves %s centavos, it must move none",
+				t.Code, spec.Decimal(t.Amount))
 		}
 	default:
-		j.add(UnexplainedMoney, transferName(t), "no kind of transfer has code %d", t.Code)
+		j.add(UnexplainedMoney, spec.TransferName(t), "no kind of transfer has code %d", t.Code)
 	}
 }
 
 // paymentOf returns the key of the payment or return that a transfer is of.
-func (j *Judge) paymentOf(t tb.Transfer) (key number128, ofPayment bool) {
-	key, _ = split(fromTigerBeetle(t.ID))
+func (j *Judge) paymentOf(t tb.Transfer) (key spec.Number, ofPayment bool) {
+	key, _ = spec.Split(spec.NumberOf(t.ID))
 
 	flags := t.TransferFlags()
 	switch {
-	case t.Ledger == ledgerNumber && (t.Code == codeReceipt || t.Code == codeReturn):
+	case t.Ledger == spec.LedgerNumber && (t.Code == spec.CodeReceipt || t.Code == spec.CodeReturn):
 		return key, true
-	case t.Ledger == ledgerNumber && isLeg(t) && t.Code < codeReturnLeg1,
-		t.Ledger == allowanceLedger && t.Code == codeCapLeg:
+	case t.Ledger == spec.LedgerNumber && spec.IsLeg(t) && t.Code < spec.CodeReturnLeg1,
+		t.Ledger == spec.AllowanceLedger && t.Code == spec.CodeCapLeg:
 		if flags.PostPendingTransfer || flags.VoidPendingTransfer { // of its hold, whatever the own id is
-			key, _ = split(fromTigerBeetle(t.PendingID))
+			key, _ = spec.Split(spec.NumberOf(t.PendingID))
 		}
 
 		return key, true
-	case t.Ledger == ledgerNumber && isLeg(t):
-		if id, minutes, err := idIn('D', t); err == nil {
-			key = paymentKey(id, minutes)
+	case t.Ledger == spec.LedgerNumber && spec.IsLeg(t):
+		if id, minutes, err := spec.IdIn('D', t); err == nil {
+			key = spec.PaymentKey(id, minutes)
 		}
 
 		return key, true
 	}
 
-	return number128{}, false
+	return spec.Number{}, false
 }
 
-func (j *Judge) takeOfPayment(key number128, t tb.Transfer) {
+func (j *Judge) takeOfPayment(key spec.Number, t tb.Transfer) {
 	p := j.payments[key]
 	switch {
 	case !j.whole:
 		j.keep(j.payment(key), t)
-	case p == nil && t.Code == codeCapLeg:
-		j.add(WrongAllowance, transferName(t), "a leg 4 of a payment that is in no record of %s", paymentsTopic)
-	case p == nil || (p.back != nil) != (t.Code >= codeReturnLeg1):
-		j.add(UnexplainedMoney, transferName(t), "%s that is in no record of %s", whatIs(t), paymentsTopic)
+	case p == nil && t.Code == spec.CodeCapLeg:
+		j.add(WrongAllowance, spec.TransferName(t), "a leg 4 of a payment that is in no record of %s", paymentsTopic)
+	case p == nil || (p.Back != nil) != (t.Code >= spec.CodeReturnLeg1):
+		j.add(UnexplainedMoney, spec.TransferName(t), "%s that is in no record of %s", spec.WhatIs(t), paymentsTopic)
 	default:
-		p.old, p.again = p.old || j.rebuild.old(), p.again || j.rebuild.again() && t.Code != codeCapLeg
+		p.old, p.again = p.old || j.rebuild.old(), p.again || j.rebuild.again() && t.Code != spec.CodeCapLeg
 		j.take(p, t)
 	}
 }
@@ -372,7 +370,7 @@ func (j *Judge) Judge() Verdict {
 
 	for _, p := range j.all {
 		if o := j.originals[p.key]; o != nil {
-			j.judgeReturned(p.id.String(), p.id, p.content.centavos, o.returned)
+			j.judgeReturned(p.ID.String(), p.ID, p.Content.Centavos, o.returned)
 		}
 	}
 

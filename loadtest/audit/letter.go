@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 const (
@@ -38,8 +40,8 @@ func (l *letter) ofOrder() bool { return l.reason == conflictReason || l.reason 
 type sent struct {
 	at      coordinates
 	payment *payment // nil if it is no order
-	order   *order
-	flaws   flaws
+	order   *spec.Order
+	flaws   spec.Flaws
 	size    uint64
 	sentMs  int64 // Unix time, by its writer's clock
 	before  bool  // it may have ended before the judge began to follow
@@ -83,7 +85,7 @@ func (j *Judge) DeadLetter(r Record) {
 	}
 
 	switch message.ReasonCode {
-	case codeMalformed, codeBadID, codeBadAcceptance, conflictReason, idTakenReason, tooManyReason:
+	case spec.CodeMalformed, spec.CodeBadID, spec.CodeBadAcceptance, conflictReason, idTakenReason, tooManyReason:
 	case unreadableReason:
 		if message.LastOffset < message.Offset {
 			j.add(WrongDeadLetter, at.String(), "it says %s and ends at offset %d", unreadableReason,
@@ -127,7 +129,7 @@ func (j *Judge) Unreadable(partition int32, offset int64) (next int64, known boo
 }
 
 // judgeLetter compares a record with its dead letter.
-func (j *Judge) judgeLetter(s *sent, o *order, l *letter) {
+func (j *Judge) judgeLetter(s *sent, o *spec.Order, l *letter) {
 	at, valid := s.at.String(), s.flaws == nil
 	if l.reason == unreadableReason {
 		j.add(WrongDeadLetter, at, "its dead letter says %s, but it was read", unreadableReason)
@@ -145,14 +147,14 @@ func (j *Judge) judgeLetter(s *sent, o *order, l *letter) {
 	switch {
 	case valid && l.reason == idTakenReason:
 		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
-		j.add(IDsCollide, o.id.String(),
+		j.add(IDsCollide, o.ID.String(),
 			"%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", s.at, l.reason)
 	case valid && !l.ofOrder():
-		j.add(WrongDeadLetter, o.id.String(), "%v is a valid payment, but it has a dead letter %s", s.at, l.reason)
+		j.add(WrongDeadLetter, o.ID.String(), "%v is a valid payment, but it has a dead letter %s", s.at, l.reason)
 	case !valid && (l.ofOrder() || l.reason == idTakenReason):
 		j.add(WrongDeadLetter, at, "its dead letter says %s, but it is not a payment at all: %v", l.reason, s.flaws)
-	case !valid && !s.flaws.has(l.reason):
-		j.add(WrongDeadLetter, at, "its dead letter says %s, it must say %s: %v", l.reason, s.flaws.codes(), s.flaws)
+	case !valid && !s.flaws.Has(l.reason):
+		j.add(WrongDeadLetter, at, "its dead letter says %s, it must say %s: %v", l.reason, s.flaws.Codes(), s.flaws)
 	}
 }
 
@@ -160,22 +162,22 @@ func (j *Judge) judgeLetter(s *sent, o *order, l *letter) {
 // finds them again in the payload. Of a payload that is cut it only wants a text.
 func (j *Judge) judgeText(at coordinates, letter *pixv1.DeadLetter) {
 	recordTime := time.Unix(1<<40, 0) // no acceptance is ahead of it
-	if letter.ReasonCode == codeBadAcceptance {
+	if letter.ReasonCode == spec.CodeBadAcceptance {
 		recordTime = time.Time{} // every acceptance is ahead of it
 	}
 
 	named := letter.Reason != ""
 	switch whole := letter.PayloadSizeBytes == uint64(len(letter.Payload)); letter.ReasonCode {
-	case codeMalformed, codeBadID, codeBadAcceptance:
-		_, invalid := readOrder(letter.Payload, recordTime)
+	case spec.CodeMalformed, spec.CodeBadID, spec.CodeBadAcceptance:
+		_, invalid := spec.ReadOrder(letter.Payload, recordTime)
 		// That the record has no such flaw is Order's to find.
-		named = named && (!whole || !invalid.has(letter.ReasonCode) || invalid.told(letter.ReasonCode, letter.Reason))
+		named = named && (!whole || !invalid.Has(letter.ReasonCode) || invalid.Told(letter.ReasonCode, letter.Reason))
 	case conflictReason, idTakenReason, tooManyReason:
-		read, invalid := readOrder(letter.Payload, recordTime)
-		named = named && (!whole || invalid != nil || names(letter.Reason, "end_to_end_id", read.id.String()))
+		read, invalid := spec.ReadOrder(letter.Payload, recordTime)
+		named = named && (!whole || invalid != nil || spec.Names(letter.Reason, "end_to_end_id", read.ID.String()))
 	case unreadableReason:
-		named = names(letter.Reason, "batch", fmt.Sprint(letter.Offset)) &&
-			names(letter.Reason, "batch", fmt.Sprint(letter.LastOffset))
+		named = spec.Names(letter.Reason, "batch", fmt.Sprint(letter.Offset)) &&
+			spec.Names(letter.Reason, "batch", fmt.Sprint(letter.LastOffset))
 	}
 
 	if !named {
@@ -189,9 +191,9 @@ func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong blame) {
 	var response pixv1.AuthorizationResponse
 
 	err := proto.Unmarshal(letter.Payload, &response)
-	if letter.ReasonCode != codeMalformed || err == nil && !names(letter.Reason, "seal", response.EndToEndId) {
+	if letter.ReasonCode != spec.CodeMalformed || err == nil && !spec.Names(letter.Reason, "seal", response.EndToEndId) {
 		wrong("it is about a response, and says %s: %.200q; it must say %s and name the response", letter.ReasonCode,
-			letter.Reason, codeMalformed)
+			letter.Reason, spec.CodeMalformed)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // rebuild is how far a rebuild is, in the ledger's order.
@@ -21,24 +23,24 @@ func (r rebuild) old() bool { return r.begun && !r.ended }
 
 // takeImported takes the flag from an imported transfer, so that the rest of it is judged as any other.
 func (j *Judge) takeImported(t *tb.Transfer) {
-	j.rebuild.imported = t.Flags&importedFlag != 0
+	j.rebuild.imported = t.Flags&spec.ImportedFlag != 0
 	if !j.rebuild.imported {
 		return
 	}
 
 	if j.rebuild.ended {
-		j.add(UnexplainedMoney, transferName(*t), "it was imported after the end of the rebuild")
+		j.add(UnexplainedMoney, spec.TransferName(*t), "it was imported after the end of the rebuild")
 	}
 	j.rebuild.begun = true
-	t.Flags &^= importedFlag
+	t.Flags &^= spec.ImportedFlag
 }
 
 // takeRebuilt takes the end of a rebuild, or that its acts are confirmed.
 func (j *Judge) takeRebuilt(t tb.Transfer) {
-	roles := map[uint16]uint64{codeRebuilt: 13, codeConfirmed: 29}
-	if fromTigerBeetle(t.ID) != (number128{low: roles[t.Code]}) || !isNote(t) || j.whole && !j.rebuild.begun ||
+	roles := map[uint16]uint64{spec.CodeRebuilt: 13, spec.CodeConfirmed: 29}
+	if spec.NumberOf(t.ID) != (spec.Number{Low: roles[t.Code]}) || !spec.IsNote(t) || j.whole && !j.rebuild.begun ||
 		j.rebuild.told > 0 {
-		j.add(UnexplainedMoney, transferName(t),
+		j.add(UnexplainedMoney, spec.TransferName(t),
 			"what ends a rebuild has the id %d, moves nothing from issuance to refusals, and comes after what was imported and told",
 			roles[t.Code])
 	}
@@ -47,14 +49,14 @@ func (j *Judge) takeRebuilt(t tb.Transfer) {
 
 // takeTold takes the begin or the end of what was reported. The id names the time at which the past ends.
 func (j *Judge) takeTold(t tb.Transfer) {
-	id, pastEnds, place := fromTigerBeetle(t.ID), j.rebuild.told, uint64(3)
+	id, pastEnds, place := spec.NumberOf(t.ID), j.rebuild.told, uint64(3)
 	if pastEnds == 0 {
-		pastEnds, place = id.high, 2
+		pastEnds, place = id.High, 2
 	}
 
-	if id != (number128{high: pastEnds, low: place<<4 | 13}) || t.Timestamp <= pastEnds || !isNote(t) ||
+	if id != (spec.Number{High: pastEnds, Low: place<<4 | 13}) || t.Timestamp <= pastEnds || !spec.IsNote(t) ||
 		!j.rebuild.imported {
-		j.add(UnexplainedMoney, transferName(t),
+		j.add(UnexplainedMoney, spec.TransferName(t),
 			"it begins or ends what a rebuild wrote of reports: it must be imported, move nothing from issuance to refusals, and come behind the time in its id, the begin with 45 and the end with 61 below that")
 	}
 
@@ -67,10 +69,10 @@ func (j *Judge) takeTold(t tb.Transfer) {
 // in this one shows as report without a verdict, until it is paid again. So the books are not clean, whatever comes
 // after.
 func (j *Judge) takeRenewal(t tb.Transfer) {
-	givenUp := fromTigerBeetle(t.UserData128)
-	j.add(LedgerRenewed, transferName(t),
+	givenUp := spec.NumberOf(t.UserData128)
+	j.add(LedgerRenewed, spec.TransferName(t),
 		"this ledger took the place of the ledger %v (LEDGER_GIVEN_UP): what was paid there and is missing here is lost",
-		identity{uint32(givenUp.high), givenUp.low})
+		identity{uint32(givenUp.High), givenUp.Low})
 }
 
 // takeName takes the name of a log, or that it was given up. What was lost with a log stands in no list, so the
@@ -78,9 +80,9 @@ func (j *Judge) takeRenewal(t tb.Transfer) {
 func (j *Judge) takeName(t tb.Transfer) {
 	switch n, err := nameIn(t); {
 	case err != nil:
-		j.add(UnexplainedMoney, transferName(t), "a transfer with code %d: %v", t.Code, err)
+		j.add(UnexplainedMoney, spec.TransferName(t), "a transfer with code %d: %v", t.Code, err)
 	case n.partition < 0:
-		j.add(LogGivenUp, transferName(t),
+		j.add(LogGivenUp, spec.TransferName(t),
 			"log %d of %s was given up (PAYMENTS_LOG_GIVEN_UP) at %s: orders that were acknowledged before and not cleared are lost, and only their senders know them: see ForeignLog in deploy/runbook.md",
 			n.log, paymentsTopic, time.Unix(0, int64(t.Timestamp)).UTC().Format(time.RFC3339))
 	}
@@ -88,15 +90,15 @@ func (j *Judge) takeName(t tb.Transfer) {
 
 // takeMarker takes bootstrap's last transfer.
 func (j *Judge) takeMarker(t tb.Transfer) {
-	if fromTigerBeetle(t.ID) != markerID || !isNote(t) {
-		j.add(WrongFunding, transferName(t),
-			"a marker of %s; the one marker has the id 15 and moves none from issuance to refusals", movedBy(t))
+	if spec.NumberOf(t.ID) != spec.MarkerID || !spec.IsNote(t) {
+		j.add(WrongFunding, spec.TransferName(t),
+			"a marker of %s; the one marker has the id 15 and moves none from issuance to refusals", spec.MovedBy(t))
 		return
 	}
 
 	j.books.marked = true
-	if is := populationIn(t.UserData128, t.UserData64); is != j.books.population {
-		j.add(WrongFunding, transferName(t), "the marker says %v, but the issuance account says %v", is,
+	if is := spec.PopulationIn(t.UserData128, t.UserData64); is != j.books.population {
+		j.add(WrongFunding, spec.TransferName(t), "the marker says %v, but the issuance account says %v", is,
 			j.books.population)
 	}
 }
@@ -106,8 +108,8 @@ func (j *Judge) takeArchived(t tb.Transfer) {
 	day := uint64(t.UserData32)
 
 	over := dayOver(t.UserData32)
-	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || !isNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
-		j.add(UnexplainedMoney, transferName(t),
+	if spec.NumberOf(t.ID) != (spec.Number{Low: day<<4 | 13}) || !spec.IsNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
+		j.add(UnexplainedMoney, spec.TransferName(t),
 			"the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v",
 			day<<4|13, over)
 	}

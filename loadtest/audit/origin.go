@@ -11,6 +11,8 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The ledger names the batch with which each partition of the orders begins. Without this
@@ -21,21 +23,21 @@ type name struct {
 	log       uint64
 	partition int64
 	offset    uint64
-	hash      number128
+	hash      spec.Number
 }
 
 // nameIn reads a transfer with codeOrigin or codeGivenUp. Its id is the log's number, 32 bits
 // of partition + 1, and role 15.
 func nameIn(t tb.Transfer) (n name, err error) {
-	id := fromTigerBeetle(t.ID)
+	id := spec.NumberOf(t.ID)
 
-	n = name{id.high<<28 | id.low>>36, int64(id.low>>4&(1<<32-1)) - 1, t.UserData64, fromTigerBeetle(t.UserData128)}
+	n = name{id.High<<28 | id.Low>>36, int64(id.Low>>4&(1<<32-1)) - 1, t.UserData64, spec.NumberOf(t.UserData128)}
 	switch {
-	case id.low&15 != 15 || n.log == 0 || n.log>>32 != 0 || id.high>>4 != 0:
+	case id.Low&15 != 15 || n.log == 0 || n.log>>32 != 0 || id.High>>4 != 0:
 		return n, fmt.Errorf("its id is not of a log")
-	case (n.partition < 0) != (t.Code == codeGivenUp):
+	case (n.partition < 0) != (t.Code == spec.CodeGivenUp):
 		return n, fmt.Errorf("its id is not of code %d", t.Code)
-	case !isNote(t):
+	case !spec.IsNote(t):
 		return n, fmt.Errorf("it must move nothing from issuance to refusals")
 	}
 
@@ -46,7 +48,7 @@ func nameIn(t tb.Transfer) (n name, err error) {
 func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
 	present, all := uint64(1), []name(nil)
 
-	for _, code := range []uint16{codeGivenUp, codeOrigin} {
+	for _, code := range []uint16{spec.CodeGivenUp, spec.CodeOrigin} {
 		err := readPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers,
 			func(t tb.Transfer) uint64 {
 				switch n, err := nameIn(t); {
@@ -94,7 +96,7 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 
 		if hash != n.hash {
 			return fmt.Errorf("partition %d of %s begins with another batch (%016x%016x) than the ledger's log (%016x%016x): %s",
-				partition, paymentsTopic, hash.high, hash.low, n.hash.high, n.hash.low, whatToDo)
+				partition, paymentsTopic, hash.High, hash.Low, n.hash.High, n.hash.Low, whatToDo)
 		}
 	}
 
@@ -114,7 +116,7 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 
 // hashAt returns the first half of the SHA-256 of the batch at an offset, from its magic byte
 // on. The batch need not be readable.
-func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (hash number128, err error) {
+func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (hash spec.Number, err error) {
 	stored, err := t.fetchAt(ctx, paymentsTopic, partition, offset)
 	if err != nil {
 		return hash, err
@@ -131,7 +133,7 @@ func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (has
 	}
 	sum := sha256.Sum256(batch[16:size])
 
-	return number128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}, nil
+	return spec.Number{High: binary.BigEndian.Uint64(sum[:]), Low: binary.BigEndian.Uint64(sum[8:])}, nil
 }
 
 // fetchAt returns what the broker stores at an offset, beginning with a whole batch.

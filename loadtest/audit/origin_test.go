@@ -14,6 +14,8 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // namingLedger holds nothing but names of logs.
@@ -93,7 +95,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	b, err := topics.bounds(t.Context())
 	kit.Must(t, err)
 
-	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: codeMarker}, changed(func(o *ledger.Origin) {
+	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: spec.CodeMarker}, changed(func(o *ledger.Origin) {
 		o.Hash[0]++
 	})}}
 	for _, want := range []string{"begins with another batch",
@@ -112,32 +114,4 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	// a log that was cut
 	kit.Says(t, checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil),
 		"has the offsets 1 to 3")
-}
-
-func TestForgedNamesAreFound(t *testing.T) {
-	h := clean(t)
-	good := ledger.Origin{Log: 3, Partition: 1023, Offset: 9}.Transfer()
-	h.transfers = append(h.transfers, good)
-	h.finds("names of logs", "", 0)
-	h = clean(t)
-
-	h.transfers = append(h.transfers, good, ledger.GivenUp(3))
-	if verdict := h.audit(); verdict.FindingCount != 1 ||
-		!strings.Contains(verdict.Findings[0].Detail, "log 3 of pix.payments was given up") {
-		t.Errorf("a log that was given up: %+v", verdict.Findings)
-	}
-
-	for _, spoil := range []func(*tb.Transfer){
-		func(n *tb.Transfer) { n.Amount = tb.ToUint128(1) },
-		func(n *tb.Transfer) { n.Code = codeGivenUp },
-		func(n *tb.Transfer) { n.DebitAccountID, n.CreditAccountID = n.CreditAccountID, n.DebitAccountID },
-		func(n *tb.Transfer) { n.ID = tb.ToUint128(1<<36 | 2<<4 | 14) },
-		func(n *tb.Transfer) { n.ID = ledger.OriginID(0, 3) },
-	} {
-		h := clean(t)
-		forged := good
-		spoil(&forged)
-		h.transfers = append(h.transfers, forged)
-		h.finds(forged, UnexplainedMoney, 1)
-	}
 }

@@ -16,6 +16,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The topics name their ledger, and what was surely in it. Without this an audit could call an older copy of
@@ -55,7 +57,7 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 
 	ids := []tb.Uint128{}
 	for number := range uint64(renewalsMax + 1) {
-		ids = append(ids, identityID(number+1).toTigerBeetle())
+		ids = append(ids, identityID(number+1).TigerBeetle())
 	}
 
 	for _, c := range checkpoints {
@@ -80,7 +82,7 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 	var is identity
 
 	for number := range uint64(renewalsMax + 1) {
-		if t, known := there[identityID(number+1).toTigerBeetle()]; known {
+		if t, known := there[identityID(number+1).TigerBeetle()]; known {
 			is = identity{uint32(number + 1), t.Timestamp}
 		}
 	}
@@ -118,7 +120,7 @@ func (i identity) String() string {
 
 // identityID returns the id of the transfer that begins an identity: its number - 1, 64 bits of zero, and role
 // 15. That of the first is the marker's.
-func identityID(number uint64) number128 { return number128{high: (number - 1) << 4, low: 15} }
+func identityID(number uint64) spec.Number { return spec.Number{High: (number - 1) << 4, Low: 15} }
 
 type checkpoint struct {
 	partition int32

@@ -5,23 +5,25 @@ import (
 	"strconv"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // payment is what a judge keeps about a payment, or about a return. It is known by the key of its verdict.
 // Its order is the one that is the payment: others under the same id conflict with it.
 type payment struct {
-	key number128
-	order
+	key spec.Number
+	spec.Order
 	others    []claim
 	reported  outcome
 	verdict   uint32 // reason in the ledger; none if it settled
 	decidedAt uint64 // by the ledger's clock; 0: no verdict
 	heldAt    uint64
-	slot      number128 // of a return: the key of its legs
-	held      legs      // pending transfers seen
-	foreign   legs      // those for a conflicting order: of a payment they are in held, too
-	posted    legs
-	voided    legs
+	slot      spec.Number // of a return: the key of its legs
+	held      spec.Legs   // pending transfers seen
+	foreign   spec.Legs   // those for a conflicting order: of a payment they are in held, too
+	posted    spec.Legs
+	voided    spec.Legs
 	receipt   bool
 	asked     bool // its bank was asked about it
 	old       bool // of a ledger that was lost: leg 4 is only there if its window ran on
@@ -33,7 +35,7 @@ type payment struct {
 
 // claim is another order under the id of a payment.
 type claim struct {
-	order
+	spec.Order
 	at     coordinates
 	letter string // the reason of its dead letter; empty: it has none, or it is not read yet
 }
@@ -49,19 +51,19 @@ type sending struct {
 }
 
 // each calls visit with each order under the id.
-func (p *payment) each(visit func(*order)) {
-	visit(&p.order)
+func (p *payment) each(visit func(*spec.Order)) {
+	visit(&p.Order)
 
 	for i := range p.others {
-		visit(&p.others[i].order)
+		visit(&p.others[i].Order)
 	}
 }
 
 // claim returns the first conflicting order that fits, or nil.
-func (p *payment) claim(fits func(*order) bool) *order {
+func (p *payment) claim(fits func(*spec.Order) bool) *spec.Order {
 	for i := range p.others {
-		if fits(&p.others[i].order) {
-			return &p.others[i].order
+		if fits(&p.others[i].Order) {
+			return &p.others[i].Order
 		}
 	}
 
@@ -71,9 +73,9 @@ func (p *payment) claim(fits func(*order) bool) *order {
 // take takes a transfer of a payment or return. Its orders are known.
 func (j *Judge) take(p *payment, t tb.Transfer) {
 	switch t.Code {
-	case codeCapLeg:
+	case spec.CodeCapLeg:
 		j.takeCapLeg(p, t)
-	case codeReceipt, codeReturn:
+	case spec.CodeReceipt, spec.CodeReturn:
 		j.takeVerdict(p, t)
 	default:
 		j.takeLeg(p, t)
@@ -81,32 +83,32 @@ func (j *Judge) take(p *payment, t tb.Transfer) {
 }
 
 func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
-	key, role := split(fromTigerBeetle(t.ID))
-	flags, leg := t.TransferFlags(), legOf(t)
-	bit := firstLeg << (leg - 1)
-	wrong := j.blame(WrongTransfer, p.id.String(), "leg "+strconv.Itoa(leg)+": ")
+	key, role := spec.Split(spec.NumberOf(t.ID))
+	flags, leg := t.TransferFlags(), spec.LegOf(t)
+	bit := spec.FirstLeg << (leg - 1)
+	wrong := j.blame(WrongTransfer, p.ID.String(), "leg "+strconv.Itoa(leg)+": ")
 
-	of, foreign := &p.order, false
-	if !of.asks(t) {
-		if other := p.claim(func(o *order) bool { return o.asks(t) }); other != nil && flags.Pending {
+	of, foreign := &p.Order, false
+	if !of.Asks(t) {
+		if other := p.claim(func(o *spec.Order) bool { return o.Asks(t) }); other != nil && flags.Pending {
 			of, foreign = other, true
-		} else if p.back != nil {
+		} else if p.Back != nil {
 			wrong("%s centavos with reason %s: not what the order gives back, or not in a slot of its original",
-				decimal(t.Amount), reasonText(t.UserData32))
+				spec.Decimal(t.Amount), spec.ReasonText(t.UserData32))
 			return
 		}
 	}
 
-	if of.content == (content{}) && of.back != nil {
-		wrong("no record of %s is its original %s", paymentsTopic, of.back.original)
+	if of.Content == (spec.Content{}) && of.Back != nil {
+		wrong("no record of %s is its original %s", paymentsTopic, of.Back.Original)
 		return
 	}
-	amount, ok := centavos(t.Amount)
+	amount, ok := spec.Centavos(t.Amount)
 
-	debit, credit := of.content.leg(leg)
-	if fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit || !ok ||
-		amount != of.content.centavos {
-		wrong("%s; its order moves %v", movedBy(t), of.content)
+	debit, credit := of.Content.Leg(leg)
+	if spec.NumberOf(t.DebitAccountID) != debit || spec.NumberOf(t.CreditAccountID) != credit || !ok ||
+		amount != of.Content.Centavos {
+		wrong("%s; its order moves %v", spec.MovedBy(t), of.Content)
 	}
 
 	switch {
@@ -122,27 +124,27 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 		return
 	}
 
-	if role != resolutionRole+leg-1 || p.back == nil && key != p.key ||
-		fromTigerBeetle(t.PendingID) != key.role(leg-1) {
+	if role != spec.ResolutionRole+leg-1 || p.Back == nil && key != p.key ||
+		spec.NumberOf(t.PendingID) != key.Role(leg-1) {
 		wrong("its resolution has role %d and resolves %x", role, t.PendingID.Bytes())
 	}
 
 	if leg == 1 {
-		j.answered(of.content.payee, fromTigerBeetle(t.PendingID), t.Timestamp)
+		j.answered(of.Content.Payee, spec.NumberOf(t.PendingID), t.Timestamp)
 
-		if p.back == nil {
+		if p.Back == nil {
 			p.verdict, p.decidedAt = t.UserData32, t.Timestamp
 		}
 	}
 }
 
 // takeHold takes a pending leg, held for an order.
-func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wrong blame) {
-	key, role := split(fromTigerBeetle(t.ID))
-	leg := legOf(t)
+func (j *Judge) takeHold(p *payment, of *spec.Order, foreign bool, t tb.Transfer, wrong blame) {
+	key, role := spec.Split(spec.NumberOf(t.ID))
+	leg := spec.LegOf(t)
 
-	bit := firstLeg << (leg - 1)
-	if names, ispb := userData(p.id, p.minutes); role != leg-1 || fromTigerBeetle(t.UserData128) != names ||
+	bit := spec.FirstLeg << (leg - 1)
+	if names, ispb := spec.UserData(p.ID, p.Minutes); role != leg-1 || spec.NumberOf(t.UserData128) != names ||
 		t.UserData64 != ispb {
 		wrong("it is held with role %d, or its user_data does not name the payment", role)
 	}
@@ -153,17 +155,17 @@ func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wro
 
 	if leg == 1 {
 		j.holdTimeout = t.Timeout
-		j.ask(of.content.payee, t)
+		j.ask(of.Content.Payee, t)
 	}
 
 	if foreign {
 		p.foreign |= bit
-		if p.back != nil { // it is in a slot of its own
+		if p.Back != nil { // it is in a slot of its own
 			return
 		}
 	}
 
-	if p.back != nil && p.held != 0 && p.slot != key {
+	if p.Back != nil && p.held != 0 && p.slot != key {
 		wrong("it is in two slots")
 	}
 	p.held |= bit
@@ -176,39 +178,39 @@ func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wro
 
 // takeVerdict takes a receipt, or the verdict of a return.
 func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
-	what, payersBank := "receipt", bankNamed(p.id)
+	what, payersBank := "receipt", spec.BankNamed(p.ID)
 
-	busy := p.content.payee
-	if p.back != nil {
-		what, payersBank = "verdict", bankNamed(p.back.original)
+	busy := p.Content.Payee
+	if p.Back != nil {
+		what, payersBank = "verdict", spec.BankNamed(p.Back.Original)
 		busy = payersBank
 	}
-	wrong := j.blame(WrongTransfer, p.id.String(), what+": ")
+	wrong := j.blame(WrongTransfer, p.ID.String(), what+": ")
 	p.receipt, p.verdict, p.decidedAt = true, t.UserData32, t.Timestamp
 	j.answered(busy, p.slot, t.Timestamp) // also if its hold has expired
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	elsewhere := (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) &&
-		(debit != issuance || credit != refusals)
+	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
+	elsewhere := (debit != spec.TransitOf(payersBank) || credit != spec.ReserveOf(payersBank)) &&
+		(debit != spec.Issuance || credit != spec.Refusals)
 
-	_, role := split(fromTigerBeetle(t.ID))
-	if elsewhere || t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 || role != resolutionRole {
-		wrong("%s with the role %d, it must move nothing from the payer's bank to its reserve", movedBy(t), role)
+	_, role := spec.Split(spec.NumberOf(t.ID))
+	if elsewhere || t.Amount != (tb.Uint128{}) || t.Flags&^spec.LinkedFlag != 0 || role != spec.ResolutionRole {
+		wrong("%s with the role %d, it must move nothing from the payer's bank to its reserve", spec.MovedBy(t), role)
 	}
 
-	if !p.refused(t) || p.back == nil && t.UserData32 == 0 {
+	if !p.Refused(t) || p.Back == nil && t.UserData32 == 0 {
 		wrong("its user_data does not name the payment, or it is about other content, or has no reason")
 	}
 
-	if j.whole && !p.again && (p.back == nil || p.held == 0) { // else a bank may give any code
-		j.judgeAge(t, p.acceptedMs, wrong)
+	if j.whole && !p.again && (p.Back == nil || p.held == 0) { // else a bank may give any code
+		j.judgeAge(t, p.AcceptedMs, wrong)
 		j.checkBusy(t, busy, p.since(), wrong)
 	}
 }
 
 // ended reports how a payment or return ended in the ledger. all are its legs.
-func (p *payment) ended(all legs) (settled, rejected bool) {
+func (p *payment) ended(all spec.Legs) (settled, rejected bool) {
 	complete := all != 0 && p.held == all
-	if p.back != nil {
+	if p.Back != nil {
 		return p.verdict == 0 && complete && p.posted == all && p.voided == 0,
 			p.verdict != 0 && p.posted == 0 && (p.voided == 0 || complete && p.voided == all)
 	}
@@ -219,7 +221,7 @@ func (p *payment) ended(all legs) (settled, rejected bool) {
 
 // settledAt returns when a payment settled, by the ledger's clock; 0: it did not.
 func (p *payment) settledAt() uint64 {
-	if settled, _ := p.ended(p.content.legs()); !settled || p.back != nil {
+	if settled, _ := p.ended(p.Content.Legs()); !settled || p.Back != nil {
 		return 0
 	}
 
@@ -228,11 +230,11 @@ func (p *payment) settledAt() uint64 {
 
 // judge compares what is known about a payment or return: orders, legs, verdict and report.
 func (j *Judge) judge(p *payment) {
-	subject, isReturn := p.id.String(), p.back != nil
+	subject, isReturn := p.ID.String(), p.Back != nil
 
-	all := legs(0)
-	if p.content != (content{}) || !isReturn {
-		all = p.content.legs()
+	all := spec.Legs(0)
+	if p.Content != (spec.Content{}) || !isReturn {
+		all = p.Content.Legs()
 	}
 	disagree := func(format string, arguments ...any) {
 		if !p.flagged {
@@ -312,26 +314,26 @@ func (j *Judge) judge(p *payment) {
 		j.add(LedgerDisagrees, subject, "reported as %s, but %s", p.reported.outcome(), p.ledgerState())
 	case p.reported.reason != p.verdict:
 		j.add(LedgerDisagrees, subject, "reported with the reason %s, the ledger's is %s",
-			reasonText(p.reported.reason), reasonText(p.verdict))
+			spec.ReasonText(p.reported.reason), spec.ReasonText(p.verdict))
 	}
 }
 
 // judgeDecided checks why a payment or return ended as it did.
 func (j *Judge) judgeDecided(p *payment) {
-	if p.content != (content{}) {
+	if p.Content != (spec.Content{}) {
 		j.judgeAsked(p)
 		j.judgeAnswer(p)
 	}
 
 	switch {
 	case p.again: // it was begun before, when the register may have said something else
-	case p.back == nil:
+	case p.Back == nil:
 		j.judgeTerms(p)
 	case p.held != 0:
-		j.judgeBegun(p.id.String(), p.heldAt, bankNamed(p.id))
+		j.judgeBegun(p.ID.String(), p.heldAt, spec.BankNamed(p.ID))
 	}
 
-	if p.receipt && (p.back == nil && p.posted|p.voided == 0 || p.back != nil && p.held == 0) {
+	if p.receipt && (p.Back == nil && p.posted|p.voided == 0 || p.Back != nil && p.held == 0) {
 		j.judgeRefusal(p)
 	}
 }
@@ -345,22 +347,22 @@ func (p *payment) ledgerState() string {
 		state += ", a receipt"
 	}
 
-	return state + ", reason " + reasonText(p.verdict)
+	return state + ", reason " + spec.ReasonText(p.verdict)
 }
 
 // name returns the EndToEndId or RtrId of a payment, as well as it is known.
 func (p *payment) name() string {
-	if p.id != (endToEndID{}) {
-		return p.id.String()
+	if p.ID != (spec.ID{}) {
+		return p.ID.String()
 	}
 
 	for _, t := range p.fresh {
-		if id := nameIn128(t); id != "" {
+		if id := spec.NameIn128(t); id != "" {
 			return id
 		}
 	}
 
-	return fmt.Sprintf("transfer %016x%016x", p.key.high, p.key.low)
+	return fmt.Sprintf("transfer %016x%016x", p.key.High, p.key.Low)
 }
 
 const (

@@ -268,3 +268,6 @@ func recordOf(partition int32, r *kgo.Record) Record {
 
 	return taken
 }
+
+type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64,
+	aborted bool, err error)

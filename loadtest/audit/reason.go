@@ -10,6 +10,8 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // A refusal is a receipt: nothing was held, or the hold expired. No bank has a say in it, so its
@@ -18,24 +20,24 @@ import (
 
 // openQuestions are the holds that wait for one bank. Times are by the ledger's clock, ns.
 type openQuestions struct {
-	ends map[number128]uint64 // by the hold of leg 1: when it has ended at the latest
-	last uint64               // when another one ended last
+	ends map[spec.Number]uint64 // by the hold of leg 1: when it has ended at the latest
+	last uint64                 // when another one ended last
 }
 
 // questionsTo returns the open questions to the bank of an account.
-func (j *Judge) questionsTo(payee accountID) *openQuestions {
-	bank := transitOf(payee)
+func (j *Judge) questionsTo(payee spec.AccountID) *openQuestions {
+	bank := spec.TransitOf(payee)
 	if j.questions[bank] == nil {
-		j.questions[bank] = &openQuestions{ends: map[number128]uint64{}}
+		j.questions[bank] = &openQuestions{ends: map[spec.Number]uint64{}}
 	}
 
 	return j.questions[bank]
 }
 
 // ask begins a question: leg 1 of an order to a bank is held.
-func (j *Judge) ask(payee accountID, leg tb.Transfer) {
+func (j *Judge) ask(payee spec.AccountID, leg tb.Transfer) {
 	if j.whole {
-		j.questionsTo(payee).ends[fromTigerBeetle(leg.ID)] = endOf(leg)
+		j.questionsTo(payee).ends[spec.NumberOf(leg.ID)] = endOf(leg)
 	}
 }
 
@@ -49,7 +51,7 @@ func endOf(hold tb.Transfer) uint64 {
 }
 
 // answered ends the question of a hold.
-func (j *Judge) answered(payee accountID, hold number128, at uint64) {
+func (j *Judge) answered(payee spec.AccountID, hold spec.Number, at uint64) {
 	if q := j.questionsTo(payee); q.ends[hold] > 0 {
 		delete(q.ends, hold)
 		q.last = max(q.last, at)
@@ -57,9 +59,9 @@ func (j *Judge) answered(payee accountID, hold number128, at uint64) {
 }
 
 // wasAsked reports whether a payment waited for a bank at some time after from.
-func (j *Judge) wasAsked(payee accountID, from uint64) bool {
+func (j *Judge) wasAsked(payee spec.AccountID, from uint64) bool {
 	q := j.questionsTo(payee)
-	maps.DeleteFunc(q.ends, func(_ number128, ends uint64) bool {
+	maps.DeleteFunc(q.ends, func(_ spec.Number, ends uint64) bool {
 		if ends < from { // the ledger has ended it by its timeout
 			q.last = max(q.last, ends)
 		}
@@ -72,7 +74,7 @@ func (j *Judge) wasAsked(payee accountID, from uint64) bool {
 
 // since returns the earliest time of the ledger at which an engine can have looked at an order.
 func (p *payment) since() uint64 {
-	return uint64(max(0, min(p.acceptedMs, p.sentMs)*int64(time.Millisecond)-int64(clockSkewMax)))
+	return uint64(max(0, min(p.AcceptedMs, p.sentMs)*int64(time.Millisecond)-int64(clockSkewMax)))
 }
 
 // followAccounts follows the accounts that reports say were short.
@@ -80,12 +82,12 @@ func (j *Judge) followAccounts() {
 	for _, p := range j.all {
 		switch p.reported.reason {
 		case payerShort:
-			j.shortages.follow(p.content.payer, p.content.centavos)
+			j.shortages.follow(p.Content.Payer, p.Content.Centavos)
 		case reserveShort:
-			j.shortages.follow(reserveOf(p.content.payer), p.content.centavos)
+			j.shortages.follow(spec.ReserveOf(p.Content.Payer), p.Content.Centavos)
 		case outflowCapped:
-			j.shortages.follow(allowanceOf(p.content.payer, 0), p.content.centavos)
-			j.shortages.follow(allowanceOf(p.content.payer, 1), p.content.centavos)
+			j.shortages.follow(spec.AllowanceOf(p.Content.Payer, 0), p.Content.Centavos)
+			j.shortages.follow(spec.AllowanceOf(p.Content.Payer, 1), p.Content.Centavos)
 		}
 	}
 }
@@ -119,40 +121,40 @@ func unless(right bool, format string, arguments ...any) refusal {
 // without its bank.
 var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 	false: {
-		"RC09": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.content.payer) },
-		"RC10": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.content.payee) },
-		"AC02": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.content.payer) },
-		"AC03": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.content.payee) },
+		"RC09": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.Content.Payer) },
+		"RC10": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.Content.Payee) },
+		"AC02": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.Content.Payer) },
+		"AC03": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.Content.Payee) },
 		"LQ01": (*Judge).judgePayerShort,
 		"AM04": (*Judge).judgeReserveShort,
 		"DS27": func(j *Judge, p *payment) refusal {
-			return j.judgeSuspended(p.decidedAt, p.content.payer, p.content.payee)
+			return j.judgeSuspended(p.decidedAt, p.Content.Payer, p.Content.Payee)
 		},
 		"AM13": (*Judge).judgePaymentCap,
 		"LQ12": (*Judge).judgeOutflow,
 	},
 	true: {
 		"LQ04": func(_ *Judge, p *payment) refusal {
-			at := p.original.settledAt()
-			return unless(at == 0 || at >= p.since(), "its original %s had settled before it was sent", p.back.original)
+			at := p.Original.SettledAt()
+			return unless(at == 0 || at >= p.since(), "its original %s had settled before it was sent", p.Back.Original)
 		},
 		"LQ05": func(_ *Judge, p *payment) refusal {
-			return unless(p.content != (content{}) && !p.byReceiver(),
+			return unless(p.Content != (spec.Content{}) && !p.byReceiver(),
 				"its RtrId is of the bank that received the original")
 		},
 		"DT05": func(_ *Judge, p *payment) refusal {
-			return unless(p.original.settledAt() != 0 && p.tooOld(),
+			return unless(p.Original.SettledAt() != 0 && p.tooOld(),
 				"it was accepted within %d days after its original settled", returnDaysMax)
 		},
 		"AM09": (*Judge).judgeExceeds,
 		"LQ01": (*Judge).judgePayerShort,
 		"AM04": (*Judge).judgeReserveShort,
 		"LQ06": func(j *Judge, p *payment) refusal {
-			used := j.usedSlots(p, j.given(p.back.key()))
-			return unless(used >= returnSlots, "%d slots of its original are used", used)
+			used := j.usedSlots(p, j.given(p.Back.Key()))
+			return unless(used >= spec.ReturnSlots, "%d slots of its original are used", used)
 		},
 		"DS27": func(j *Judge, p *payment) refusal { // one to a suspended bank is taken
-			return j.judgeSuspended(p.decidedAt, bankNamed(p.id))
+			return j.judgeSuspended(p.decidedAt, spec.BankNamed(p.ID))
 		},
 		"LQ11": func(*Judge, *payment) refusal { return unchecked },
 	},
@@ -161,17 +163,17 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 // judgeRefusal checks the reason of what was refused without its bank. The verdict and the accounts are known.
 func (j *Judge) judgeRefusal(p *payment) {
 	var wrong refusal
-	reason := reasonText(p.verdict)
+	reason := spec.ReasonText(p.verdict)
 
-	rule := justifies[p.back != nil][reason]
+	rule := justifies[p.Back != nil][reason]
 	switch {
 	case reason == "AB03" || reason == tooLateReason: // judgeDeadlines, judgeAge
-		if j.clockWasWrong(p.acceptedMs, p.decidedAt) {
+		if j.clockWasWrong(p.AcceptedMs, p.decidedAt) {
 			wrong = unchecked
 		}
 	case reason == "LQ02": // checkBusy
 	case reason == "AM01":
-		wrong = unless(p.amount() == 0, "its amount is %d centavos", p.amount())
+		wrong = unless(p.Amount() == 0, "its amount is %d centavos", p.Amount())
 	case p.again:
 		wrong = unchecked
 	case rule == nil:
@@ -190,83 +192,83 @@ func (j *Judge) judgeRefusal(p *payment) {
 	case "":
 		j.summary.ReasonsChecked[reason]++
 	default:
-		j.add(WrongReason, p.id.String(), "refused with %s, but %s", reason, wrong)
+		j.add(WrongReason, p.ID.String(), "refused with %s, but %s", reason, wrong)
 	}
 }
 
-func (j *Judge) exists(id accountID) bool {
+func (j *Judge) exists(id spec.AccountID) bool {
 	_, known := j.books.accounts[id]
 	return known
 }
 
-func (j *Judge) judgeNoBank(of accountID) refusal {
-	return unless(!j.exists(transitOf(of)), "the ledger has the bank %s", ispbOf(of))
+func (j *Judge) judgeNoBank(of spec.AccountID) refusal {
+	return unless(!j.exists(spec.TransitOf(of)), "the ledger has the bank %s", spec.IspbOf(of))
 }
 
-func (j *Judge) judgeNoAccount(id accountID) refusal {
-	return unless(!j.exists(id) && j.exists(transitOf(id)), "the account %s is there (%t), its bank is (%t)",
-		nameOf(id), j.exists(id), j.exists(transitOf(id)))
+func (j *Judge) judgeNoAccount(id spec.AccountID) refusal {
+	return unless(!j.exists(id) && j.exists(spec.TransitOf(id)), "the account %s is there (%t), its bank is (%t)",
+		spec.AccountName(id), j.exists(id), j.exists(spec.TransitOf(id)))
 }
 
 // judgePayerShort checks a refusal because the payer had too little money.
 func (j *Judge) judgePayerShort(p *payment) refusal {
 	switch {
-	case p.content == (content{}):
+	case p.Content == (spec.Content{}):
 		return "no record is its original"
-	case !j.exists(p.content.payer):
+	case !j.exists(p.Content.Payer):
 		return "the payer's account is not in the ledger"
 	}
 
-	return j.judgeShortOf(p.content.payer, p)
+	return j.judgeShortOf(p.Content.Payer, p)
 }
 
 // judgeReserveShort checks a refusal because the reserve of the payer's bank was too small.
 func (j *Judge) judgeReserveShort(p *payment) refusal {
 	switch {
-	case p.content == (content{}):
+	case p.Content == (spec.Content{}):
 		return "no record is its original"
-	case p.content.sameBank():
+	case p.Content.SameBank():
 		return "it does not move reserves"
 	}
 
-	return j.judgeShortOf(reserveOf(p.content.payer), p)
+	return j.judgeShortOf(spec.ReserveOf(p.Content.Payer), p)
 }
 
-func (j *Judge) judgeShortOf(account accountID, p *payment) refusal {
-	short, followed := j.shortages.wasShort(account, p.content.centavos, p.since(), p.decidedAt)
+func (j *Judge) judgeShortOf(account spec.AccountID, p *payment) refusal {
+	short, followed := j.shortages.wasShort(account, p.Content.Centavos, p.since(), p.decidedAt)
 	if !followed { // the report says another reason, which is a finding
 		return unchecked
 	}
 
-	return unless(short, "%s had %d centavos and more all the time", nameOf(account), p.content.centavos)
+	return unless(short, "%s had %d centavos and more all the time", spec.AccountName(account), p.Content.Centavos)
 }
 
 // judgeExceeds checks that the returns which were held or had settled left less than one wants.
 func (j *Judge) judgeExceeds(p *payment) refusal {
-	if p.content == (content{}) {
+	if p.Content == (spec.Content{}) {
 		return "no record is its original"
 	}
-	var given money
+	var given spec.Money
 
-	for _, other := range j.given(p.back.key()).returns {
+	for _, other := range j.given(p.Back.Key()).returns {
 		if other.foreign != 0 || len(other.others) > 0 { // a conflicting message may hold money, too
 			return unchecked
 		}
 
 		rejected := other.verdict != 0 && other.decidedAt != 0 && other.decidedAt < p.since()
 		if other != p && other.heldAt != 0 && other.heldAt <= p.decidedAt && !rejected {
-			given = given.plus(moneyOf(other.back.centavos))
+			given = given.Plus(spec.MoneyOf(other.Back.Centavos))
 		}
 	}
-	paid := p.original.content.centavos
+	paid := p.Original.Content.Centavos
 
-	return unless(moneyOf(paid).less(given.plus(moneyOf(p.back.centavos))),
+	return unless(spec.MoneyOf(paid).Less(given.Plus(spec.MoneyOf(p.Back.Centavos))),
 		"%d centavos were paid, and %v of them were held or given back", paid, given)
 }
 
 // usedSlots returns the slots of an original in which returns are or were held, or that are burnt.
 func (j *Judge) usedSlots(p *payment, o *given) (used int) {
-	held := map[number128]bool{}
+	held := map[spec.Number]bool{}
 	for _, other := range o.returns {
 		held[other.slot] = other.held != 0
 		if other.foreign != 0 {
@@ -274,8 +276,8 @@ func (j *Judge) usedSlots(p *payment, o *given) (used int) {
 		}
 	}
 
-	for slot := range returnSlots {
-		key := returnKey(p.back.original, p.back.minutes, slot)
+	for slot := range spec.ReturnSlots {
+		key := spec.ReturnKey(p.Back.Original, p.Back.Minutes, slot)
 		if _, burnt := j.burnt[key]; burnt || held[key] {
 			used++
 		}
@@ -285,9 +287,9 @@ func (j *Judge) usedSlots(p *payment, o *given) (used int) {
 }
 
 // checkBusy reports a verdict that says that a bank had too many questions, while it had none.
-func (j *Judge) checkBusy(t tb.Transfer, payee accountID, from uint64, wrong blame) {
+func (j *Judge) checkBusy(t tb.Transfer, payee spec.AccountID, from uint64, wrong blame) {
 	if t.UserData32 == bankBusy && !j.wasAsked(payee, from) {
-		wrong("it says %s, but no payment waited for the bank %s", reasonText(bankBusy), ispbOf(payee))
+		wrong("it says %s, but no payment waited for the bank %s", spec.ReasonText(bankBusy), spec.IspbOf(payee))
 	}
 }
 
@@ -297,16 +299,16 @@ func (j *Judge) checkBusy(t tb.Transfer, payee accountID, from uint64, wrong bla
 
 // shortages follows accounts. What it follows must be known before the first transfer.
 type shortages struct {
-	followed map[accountID]*followed
-	open     map[number128]openHold
+	followed map[spec.AccountID]*followed
+	open     map[spec.Number]openHold
 	ending   endings
 }
 
 // followed is an account that was said to be short of some amounts.
 type followed struct {
-	amounts   []uint64 // ascending, without repeats
-	limit     money    // of an allowance: its cap
-	available money    // credits less debits, posted and pending
+	amounts   []uint64   // ascending, without repeats
+	limit     spec.Money // of an allowance: its cap
+	available spec.Money // credits less debits, posted and pending
 	levels    []level
 }
 
@@ -317,13 +319,13 @@ type level struct {
 }
 
 type openHold struct {
-	account  accountID
+	account  spec.AccountID
 	centavos uint64
 }
 
 // holdEnd is when a hold has ended at the latest, by the ledger's clock, ns.
 type holdEnd struct {
-	id   number128
+	id   spec.Number
 	ends uint64
 }
 
@@ -344,9 +346,9 @@ func (e *endings) Pop() any {
 const expiryMargin = uint64(time.Minute)
 
 // follow makes an account followed because of an amount that it was said to be short of.
-func (s *shortages) follow(account accountID, centavos uint64) {
+func (s *shortages) follow(account spec.AccountID, centavos uint64) {
 	if s.followed == nil {
-		s.followed, s.open = map[accountID]*followed{}, map[number128]openHold{}
+		s.followed, s.open = map[spec.AccountID]*followed{}, map[spec.Number]openHold{}
 	}
 
 	f := s.followed[account]
@@ -361,10 +363,10 @@ func (s *shortages) follow(account accountID, centavos uint64) {
 }
 
 // limit takes note of the cap of an allowance: it counts, and not the adjustments.
-func (s *shortages) limit(allowance accountID, centavos, at uint64) {
+func (s *shortages) limit(allowance spec.AccountID, centavos, at uint64) {
 	if f := s.followed[allowance]; f != nil {
-		f.move(moneyOf(centavos).minus(f.limit), at)
-		f.limit = moneyOf(centavos)
+		f.move(spec.MoneyOf(centavos).Minus(f.limit), at)
+		f.limit = spec.MoneyOf(centavos)
 	}
 }
 
@@ -379,55 +381,55 @@ func (s *shortages) take(t tb.Transfer) {
 		s.release(ended.id, 0, ended.ends)
 	}
 
-	amount, ok := centavos(t.Amount)
+	amount, ok := spec.Centavos(t.Amount)
 	if !ok {
 		return // a finding elsewhere
 	}
-	none := money{}
+	none := spec.Money{}
 
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
 	switch flags := t.TransferFlags(); {
 	case flags.Pending:
 		if f := s.followed[debit]; f != nil {
-			id := fromTigerBeetle(t.ID)
+			id := spec.NumberOf(t.ID)
 			s.open[id] = openHold{debit, amount}
 			heap.Push(&s.ending, holdEnd{id, endOf(t)})
-			f.move(none.minus(moneyOf(amount)), t.Timestamp)
+			f.move(none.Minus(spec.MoneyOf(amount)), t.Timestamp)
 		}
 
 		return
 	case flags.VoidPendingTransfer:
-		s.release(fromTigerBeetle(t.PendingID), 0, t.Timestamp)
+		s.release(spec.NumberOf(t.PendingID), 0, t.Timestamp)
 		return
 	case flags.PostPendingTransfer:
-		s.release(fromTigerBeetle(t.PendingID), amount, t.Timestamp)
-	case t.Ledger == allowanceLedger:
+		s.release(spec.NumberOf(t.PendingID), amount, t.Timestamp)
+	case t.Ledger == spec.AllowanceLedger:
 		return
 	default:
 		if f := s.followed[debit]; f != nil {
-			f.move(none.minus(moneyOf(amount)), t.Timestamp)
+			f.move(none.Minus(spec.MoneyOf(amount)), t.Timestamp)
 		}
 	}
 
 	if f := s.followed[credit]; f != nil {
-		f.move(moneyOf(amount), t.Timestamp)
+		f.move(spec.MoneyOf(amount), t.Timestamp)
 	}
 }
 
 // release ends a hold of which some centavos were posted.
-func (s *shortages) release(id number128, posted, at uint64) {
+func (s *shortages) release(id spec.Number, posted, at uint64) {
 	hold, known := s.open[id]
 	if known {
 		delete(s.open, id)
-		s.followed[hold.account].move(moneyOf(hold.centavos).minus(moneyOf(posted)), at)
+		s.followed[hold.account].move(spec.MoneyOf(hold.centavos).Minus(spec.MoneyOf(posted)), at)
 	}
 }
 
 // move changes what is available. Only a change that matters to an amount is kept.
-func (f *followed) move(by money, at uint64) {
-	f.available = f.available.plus(by)
+func (f *followed) move(by spec.Money, at uint64) {
+	f.available = f.available.Plus(by)
 
-	from := sort.Search(len(f.amounts), func(i int) bool { return f.available.less(moneyOf(f.amounts[i])) })
+	from := sort.Search(len(f.amounts), func(i int) bool { return f.available.Less(spec.MoneyOf(f.amounts[i])) })
 	if from != f.levels[len(f.levels)-1].from {
 		f.levels = append(f.levels, level{at, from})
 	}
@@ -435,7 +437,7 @@ func (f *followed) move(by money, at uint64) {
 
 // wasShort reports whether an account was short of an amount at some time from one time of the
 // ledger to another. known is false for an account that was not followed.
-func (s *shortages) wasShort(account accountID, centavos, from, to uint64) (short, known bool) {
+func (s *shortages) wasShort(account spec.AccountID, centavos, from, to uint64) (short, known bool) {
 	f := s.followed[account]
 	if f == nil {
 		return false, false

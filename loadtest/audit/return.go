@@ -4,6 +4,8 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // Returns, derived from "Returns" in ARCHITECTURE.md.
@@ -15,12 +17,12 @@ const (
 
 // given is what is kept about a payment for its returns.
 type given struct {
-	returned money // in the ledger
-	marked   bool  // as a payment with returns
+	returned spec.Money // in the ledger
+	marked   bool       // as a payment with returns
 	returns  []*payment
 }
 
-func (j *Judge) given(key number128) *given {
+func (j *Judge) given(key spec.Number) *given {
 	if j.originals[key] == nil {
 		j.originals[key] = &given{}
 	}
@@ -29,32 +31,32 @@ func (j *Judge) given(key number128) *given {
 }
 
 // recallOriginal finds the original of a return among the payments that are kept.
-func (j *Judge) recallOriginal(o *order) (found bool) {
-	p := j.payments[o.back.key()]
+func (j *Judge) recallOriginal(o *spec.Order) (found bool) {
+	p := j.payments[o.Back.Key()]
 	switch {
-	case p != nil && p.id == o.back.original && (j.whole || p.settledAt() != 0):
-		o.returns(original{p.content, p.settledAt})
+	case p != nil && p.ID == o.Back.Original && (j.whole || p.settledAt() != 0):
+		o.Returns(spec.Original{Content: p.Content, SettledAt: p.settledAt})
 	case j.whole:
-		o.returns(original{content{}, never})
+		o.Returns(spec.Original{SettledAt: spec.Never})
 	}
 
-	return o.original != nil
+	return o.Original != nil
 }
 
 // takeMark takes a mark of a payment: that it has returns, without which nobody looks for them, or that a slot
 // is burnt, in which nobody holds a return any more.
 func (j *Judge) takeMark(t tb.Transfer) {
-	key, role := split(fromTigerBeetle(t.ID))
-	id, minutes, err := idIn('E', t)
-	idIsRight := role == burntMarkRole
+	key, role := spec.Split(spec.NumberOf(t.ID))
+	id, minutes, err := spec.IdIn('E', t)
+	idIsRight := role == spec.BurntMarkRole
 
-	if t.Code == codeReturned {
+	if t.Code == spec.CodeReturned {
 		if p := j.payments[key]; p != nil && p.ordered() {
-			id, minutes, err = p.id, p.minutes, nil
+			id, minutes, err = p.ID, p.Minutes, nil
 		}
-		idIsRight = role == returnMarkRole && err == nil && key == paymentKey(id, minutes)
+		idIsRight = role == spec.ReturnMarkRole && err == nil && key == spec.PaymentKey(id, minutes)
 	} else if err == nil {
-		_, isSlot := (&returnContent{original: id, minutes: minutes}).slot(key)
+		_, isSlot := (&spec.ReturnContent{Original: id, Minutes: minutes}).Slot(key)
 		idIsRight = idIsRight && isSlot
 
 		if j.whole {
@@ -62,52 +64,52 @@ func (j *Judge) takeMark(t tb.Transfer) {
 		}
 	}
 
-	of := paymentKey(id, minutes)
-	if p := j.payments[of]; j.whole && (err != nil || p == nil || p.id != id || j.originals[of] == nil) {
-		j.add(UnexplainedMoney, transferName(t), "the mark with code %d of a payment of which %s holds no return",
+	of := spec.PaymentKey(id, minutes)
+	if p := j.payments[of]; j.whole && (err != nil || p == nil || p.ID != id || j.originals[of] == nil) {
+		j.add(UnexplainedMoney, spec.TransferName(t), "the mark with code %d of a payment of which %s holds no return",
 			t.Code, paymentsTopic)
 		return
 	}
-	names, ispb := userData(id, minutes)
+	names, ispb := spec.UserData(id, minutes)
 
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	if err != nil || !idIsRight || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(bankNamed(id)) ||
-		credit != reserveOf(bankNamed(id)) ||
-		fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
+	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
+	if err != nil || !idIsRight || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != spec.TransitOf(spec.BankNamed(id)) ||
+		credit != spec.ReserveOf(spec.BankNamed(id)) ||
+		spec.NumberOf(t.UserData128) != names || t.UserData64 != ispb {
 		j.add(WrongTransfer, id.String(),
 			"its mark with code %d has the wrong id %x, moves %s centavos from %s to %s with flags %#x, or names another payment",
-			t.Code, t.ID.Bytes(), decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
+			t.Code, t.ID.Bytes(), spec.Decimal(t.Amount), spec.AccountName(debit), spec.AccountName(credit), t.Flags)
 	}
 
-	if t.Code == codeReturned && j.whole {
+	if t.Code == spec.CodeReturned && j.whole {
 		j.given(of).marked = true
 	}
 }
 
 // judgeSlot checks where a return is held.
 func (j *Judge) judgeSlot(p *payment) {
-	if p.back == nil || p.held == 0 {
+	if p.Back == nil || p.held == 0 {
 		return
 	}
 
-	if !j.given(p.back.key()).marked {
-		j.add(NoMark, p.id.String(), "it is held, but its original %s has no mark, so nobody looks for its returns",
-			p.back.original)
+	if !j.given(p.Back.Key()).marked {
+		j.add(NoMark, p.ID.String(), "it is held, but its original %s has no mark, so nobody looks for its returns",
+			p.Back.Original)
 	}
 
 	if _, burnt := j.burnt[p.slot]; burnt {
-		j.add(WrongTransfer, p.id.String(), "it is held in a slot of %s that is marked as burnt", p.back.original)
+		j.add(WrongTransfer, p.ID.String(), "it is held in a slot of %s that is marked as burnt", p.Back.Original)
 	}
 }
 
 // judgeSettledReturn checks that a settled return was allowed to settle.
 func (j *Judge) judgeSettledReturn(p *payment) {
-	wrong := j.blame(WrongReturn, p.id.String(), "")
+	wrong := j.blame(WrongReturn, p.ID.String(), "")
 
-	settledAt := p.original.settledAt()
+	settledAt := p.Original.SettledAt()
 	switch {
 	case settledAt == 0 || settledAt >= p.decidedAt:
-		wrong("its original %s had not settled before", p.back.original)
+		wrong("its original %s had not settled before", p.Back.Original)
 	case p.tooOld():
 		wrong("it was accepted more than %d days after its original settled", returnDaysMax)
 	}
@@ -116,12 +118,12 @@ func (j *Judge) judgeSettledReturn(p *payment) {
 		wrong("its RtrId is not from the PSP that received the original")
 	}
 
-	if p.back.centavos == 0 {
+	if p.Back.Centavos == 0 {
 		wrong("it gives nothing back")
 	}
 
-	if o := j.originals[p.back.key()]; o != nil {
-		o.returned = o.returned.plus(moneyOf(p.back.centavos))
+	if o := j.originals[p.Back.Key()]; o != nil {
+		o.returned = o.returned.Plus(spec.MoneyOf(p.Back.Centavos))
 	} else {
 		j.sumReturns(p)
 	}
@@ -129,16 +131,18 @@ func (j *Judge) judgeSettledReturn(p *payment) {
 
 // tooOld reports whether a return was accepted too long after its original settled.
 func (p *payment) tooOld() bool {
-	return p.acceptedMs > 0 &&
-		uint64(p.acceptedMs)*uint64(time.Millisecond) > p.original.settledAt()+returnDaysMax*nanosecondsDay
+	return p.AcceptedMs > 0 &&
+		uint64(p.AcceptedMs)*uint64(time.Millisecond) > p.Original.SettledAt()+returnDaysMax*nanosecondsDay
 }
 
 // byReceiver reports whether a return is from the PSP that received its original.
-func (p *payment) byReceiver() bool { return transitOf(p.content.payer) == transitOf(bankNamed(p.id)) }
+func (p *payment) byReceiver() bool {
+	return spec.TransitOf(p.Content.Payer) == spec.TransitOf(spec.BankNamed(p.ID))
+}
 
 // judgeReturned compares what was paid with what was returned of it.
-func (j *Judge) judgeReturned(subject string, original endToEndID, paid uint64, returned money) {
-	if moneyOf(paid).less(returned) {
+func (j *Judge) judgeReturned(subject string, original spec.ID, paid uint64, returned spec.Money) {
+	if spec.MoneyOf(paid).Less(returned) {
 		j.add(ReturnedTooMuch, subject, "%d centavos were paid with %s and %v returned", paid, original, returned)
 	}
 }
@@ -146,26 +150,26 @@ func (j *Judge) judgeReturned(subject string, original endToEndID, paid uint64, 
 // sumReturns adds up what has been returned of a payment that is not kept. Returns of lower slots were judged
 // against it before, so it asks about these only.
 func (j *Judge) sumReturns(p *payment) {
-	back, subject, of := *p.back, p.id.String(), p.original.content.centavos
+	back, subject, of := *p.Back, p.ID.String(), p.Original.Content.Centavos
 
-	slot, _ := back.slot(p.slot)
+	slot, _ := back.Slot(p.slot)
 	if slot == 0 {
-		j.judgeReturned(subject, back.original, of, moneyOf(back.centavos))
+		j.judgeReturned(subject, back.Original, of, spec.MoneyOf(back.Centavos))
 		return
 	}
 
-	var ids []number128
+	var ids []spec.Number
 	for below := range slot {
-		ids = append(ids, returnKey(back.original, back.minutes, below).role(resolutionRole))
+		ids = append(ids, spec.ReturnKey(back.Original, back.Minutes, below).Role(spec.ResolutionRole))
 	}
-	j.lookUp(ids, func(found map[number128]tb.Transfer) {
-		sum := moneyOf(back.centavos)
+	j.lookUp(ids, func(found map[spec.Number]tb.Transfer) {
+		sum := spec.MoneyOf(back.Centavos)
 
 		for _, id := range ids {
-			if t := found[id]; t.TransferFlags().PostPendingTransfer && t.Code == codeReturnLeg1 {
-				sum = sum.plus(moneyIn(t.Amount))
+			if t := found[id]; t.TransferFlags().PostPendingTransfer && t.Code == spec.CodeReturnLeg1 {
+				sum = sum.Plus(spec.MoneyIn(t.Amount))
 			}
 		}
-		j.judgeReturned(subject, back.original, of, sum)
+		j.judgeReturned(subject, back.Original, of, sum)
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The ids, chains and hashes of these histories are made by the services' packages, so every
@@ -95,7 +97,7 @@ func (g *giver) append() {
 func (h *history) write(chain []tb.Transfer) {
 	for _, t := range chain {
 		if t.PendingID != (tb.Uint128{}) {
-			pending := *h.find(fromTigerBeetle(t.PendingID))
+			pending := *h.find(spec.NumberOf(t.PendingID))
 			t.DebitAccountID, t.CreditAccountID, t.Amount = pending.DebitAccountID, pending.CreditAccountID,
 				pending.Amount
 
@@ -108,17 +110,17 @@ func (h *history) write(chain []tb.Transfer) {
 
 		flags := t.TransferFlags()
 		if flags.BalancingDebit {
-			from := h.accountOf(fromTigerBeetle(t.DebitAccountID))
+			from := h.accountOf(spec.NumberOf(t.DebitAccountID))
 
-			free := moneyIn(from.CreditsPosted).minus(moneyIn(from.DebitsPosted)).minus(moneyIn(from.DebitsPending))
-			if free.less(moneyIn(t.Amount)) {
-				t.Amount = number128(free).toTigerBeetle()
+			free := spec.MoneyIn(from.CreditsPosted).Minus(spec.MoneyIn(from.DebitsPosted)).Minus(spec.MoneyIn(from.DebitsPending))
+			if free.Less(spec.MoneyIn(t.Amount)) {
+				t.Amount = spec.Number(free).TigerBeetle()
 			}
 		}
 
-		if amount, _ := centavos(t.Amount); amount > 0 && !flags.Pending && !flags.VoidPendingTransfer {
-			h.add(fromTigerBeetle(t.DebitAccountID), int64(amount), 0)
-			h.add(fromTigerBeetle(t.CreditAccountID), 0, int64(amount))
+		if amount, _ := spec.Centavos(t.Amount); amount > 0 && !flags.Pending && !flags.VoidPendingTransfer {
+			h.add(spec.NumberOf(t.DebitAccountID), int64(amount), 0)
+			h.add(spec.NumberOf(t.CreditAccountID), 0, int64(amount))
 		}
 		h.transfers = append(h.transfers, t)
 	}
@@ -186,7 +188,7 @@ func TestCleanReturnsPass(t *testing.T) {
 	verdict := h.finds("clean", "", 0)
 
 	s := verdict.Summary
-	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != moneyOf(550) ||
+	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != spec.MoneyOf(550) ||
 		total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
 		t.Fatalf("%+v", s)
 	}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // Verdict is the result of the audit.
@@ -24,7 +26,7 @@ type Summary struct {
 	Orders          int            `json:"orders"`
 	Payments        int            `json:"payments"`
 	Settled         int            `json:"settled"`
-	SettledCentavos money          `json:"settled_centavos"`
+	SettledCentavos spec.Money     `json:"settled_centavos"`
 	Rejected        map[string]int `json:"rejected"`     // by reason
 	DeadLetters     map[string]int `json:"dead_letters"` // by reason
 	// outcomes with the sealed word of the payee's bank
@@ -35,7 +37,7 @@ type Summary struct {
 	AnswersUnread    string         `json:"answers_unread,omitempty"`
 	Returns          int            `json:"returns"`
 	Returned         int            `json:"returned"`
-	ReturnedCentavos money          `json:"returned_centavos"`
+	ReturnedCentavos spec.Money     `json:"returned_centavos"`
 	ReturnsRejected  map[string]int `json:"returns_rejected"` // by reason
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
@@ -56,10 +58,10 @@ type Summary struct {
 	Acts             map[string]int `json:"acts"`   // of the register, by kind
 	Capped           int            `json:"capped"` // payments held with leg 4
 	// times that the Kafka client left records out, and they were fetched again
-	LeftOut          int   `json:"left_out,omitempty"`
-	Transfers        int   `json:"transfers"`
-	Accounts         int   `json:"accounts"`
-	IssuanceCentavos money `json:"issuance_centavos"`
+	LeftOut          int        `json:"left_out,omitempty"`
+	Transfers        int        `json:"transfers"`
+	Accounts         int        `json:"accounts"`
+	IssuanceCentavos spec.Money `json:"issuance_centavos"`
 }
 
 // Unread says which topics could not be read, so that a verdict about them is missing.

@@ -1,4 +1,4 @@
-package audit
+package spec
 
 import (
 	"cmp"
@@ -14,37 +14,37 @@ import (
 // This file derives every id from "Identity" in docs/reference.md. It shares no code with the
 // services, so that an error of theirs cannot hide in it.
 
-// number128 is an id in the ledger.
-type number128 struct{ high, low uint64 }
+// Number is an id in the ledger.
+type Number struct{ High, Low uint64 }
 
-func fromTigerBeetle(v tb.Uint128) number128 {
+func NumberOf(v tb.Uint128) Number {
 	b := v.Bytes() // little-endian
-	return number128{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[:8])}
+	return Number{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[:8])}
 }
 
-func (n number128) toTigerBeetle() tb.Uint128 {
+func (n Number) TigerBeetle() tb.Uint128 {
 	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:8], n.low)
-	binary.LittleEndian.PutUint64(b[8:], n.high)
+	binary.LittleEndian.PutUint64(b[:8], n.Low)
+	binary.LittleEndian.PutUint64(b[8:], n.High)
 
 	return tb.BytesToUint128(b)
 }
 
-func (n number128) compare(m number128) int {
-	return cmp.Or(cmp.Compare(n.high, m.high), cmp.Compare(n.low, m.low))
+func (n Number) Compare(m Number) int {
+	return cmp.Or(cmp.Compare(n.High, m.High), cmp.Compare(n.Low, m.Low))
 }
 
-// endToEndID is "E", ISPB (8), yyyyMMddHHmm (12) and 11 characters.
-type endToEndID [32]byte
+// ID is "E", ISPB (8), yyyyMMddHHmm (12) and 11 characters.
+type ID [32]byte
 
-func (e endToEndID) String() string { return string(e[:]) }
+func (e ID) String() string { return string(e[:]) }
 
-var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+var Epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const minutesMax = 1<<26 - 1
 
-// parseAnyID reads the id of a payment or of a return.
-func parseAnyID(text string) (id endToEndID, minutes uint64, err error) {
+// ParseID reads the id of a payment or of a return.
+func ParseID(text string) (id ID, minutes uint64, err error) {
 	if strings.HasPrefix(text, "D") {
 		return parseIDOf('D', text)
 	}
@@ -54,7 +54,7 @@ func parseAnyID(text string) (id endToEndID, minutes uint64, err error) {
 
 // parseIDOf reads an id that begins with a letter: E for payments, D for returns. It returns the minutes
 // since epoch in it, too.
-func parseIDOf(letter byte, text string) (id endToEndID, minutes uint64, err error) {
+func parseIDOf(letter byte, text string) (id ID, minutes uint64, err error) {
 	if len(text) != len(id) || text[0] != letter {
 		return id, 0, fmt.Errorf("EndToEndId %.64q is not an %c and 31 more characters", text, letter)
 	}
@@ -64,11 +64,11 @@ func parseIDOf(letter byte, text string) (id endToEndID, minutes uint64, err err
 	}
 
 	at, err := time.Parse("200601021504", text[9:21])
-	if err != nil || at.Before(epoch) {
+	if err != nil || at.Before(Epoch) {
 		return id, 0, fmt.Errorf("EndToEndId %q holds no minute since 2020", text)
 	}
 
-	minutes = uint64(at.Sub(epoch) / time.Minute)
+	minutes = uint64(at.Sub(Epoch) / time.Minute)
 	if minutes > minutesMax {
 		return id, 0, fmt.Errorf("EndToEndId %q is too far in the future", text)
 	}
@@ -82,8 +82,8 @@ func parseIDOf(letter byte, text string) (id endToEndID, minutes uint64, err err
 }
 
 const (
-	base36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	base62 = base36 + "abcdefghijklmnopqrstuvwxyz"
+	Base36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	base62 = Base36 + "abcdefghijklmnopqrstuvwxyz"
 )
 
 // packISPB reads 8 digits to the base of 36.
@@ -92,11 +92,11 @@ func packISPB(text string) (uint64, error) {
 		return 0, fmt.Errorf("ISPB %.64q has not 8 characters", text)
 	}
 
-	if strings.Trim(text, base36) != "" {
+	if strings.Trim(text, Base36) != "" {
 		return 0, fmt.Errorf("ISPB %q has a character other than 0-9, A-Z", text)
 	}
 
-	return packed(text, base36), nil
+	return packed(text, Base36), nil
 }
 
 // packed reads digits of an alphabet.
@@ -108,38 +108,38 @@ func packed(text, alphabet string) (number uint64) {
 	return number
 }
 
-// paymentKey is the id of a payment's transfers with role 0: minutes (26 bits), the first 5
+// PaymentKey is the id of a payment's transfers with role 0: minutes (26 bits), the first 5
 // characters of the suffix in base 62 (30), 68 bits of SHA-256, role (4).
-func paymentKey(id endToEndID, minutes uint64) number128 {
+func PaymentKey(id ID, minutes uint64) Number {
 	return keyWith(id, minutes, sha256.Sum256(id[:]))
 }
 
-func keyWith(id endToEndID, minutes uint64, hash [sha256.Size]byte) number128 {
+func keyWith(id ID, minutes uint64, hash [sha256.Size]byte) Number {
 	suffix := packed(string(id[21:26]), base62)
 
-	return number128{
-		high: minutes<<38 | suffix<<8 | uint64(hash[0]),
-		low:  binary.BigEndian.Uint64(hash[1:9]) &^ 15,
+	return Number{
+		High: minutes<<38 | suffix<<8 | uint64(hash[0]),
+		Low:  binary.BigEndian.Uint64(hash[1:9]) &^ 15,
 	}
 }
 
-// split splits the id of a transfer into the payment's key and the role.
-func split(id number128) (key number128, role int) {
-	return number128{id.high, id.low &^ 15}, int(id.low & 15)
+// Split splits the id of a transfer into the payment's key and the role.
+func Split(id Number) (key Number, role int) {
+	return Number{id.High, id.Low &^ 15}, int(id.Low & 15)
 }
 
-func (n number128) role(role int) number128 { return number128{n.high, n.low | uint64(role)} }
+func (n Number) Role(role int) Number { return Number{n.High, n.Low | uint64(role)} }
 
-// userData returns what the legs of a payment carry in user_data_128 and user_data_64.
-func userData(id endToEndID, minutes uint64) (number128, uint64) {
-	return number128{
-		high: minutes<<24 | uint64(id[21])<<16 | uint64(id[22])<<8 | uint64(id[23]),
-		low:  binary.BigEndian.Uint64(id[24:32]),
+// UserData returns what the legs of a payment carry in user_data_128 and user_data_64.
+func UserData(id ID, minutes uint64) (Number, uint64) {
+	return Number{
+		High: minutes<<24 | uint64(id[21])<<16 | uint64(id[22])<<8 | uint64(id[23]),
+		Low:  binary.BigEndian.Uint64(id[24:32]),
 	}, binary.BigEndian.Uint64(id[1:9])
 }
 
-// reasonNumber packs a reason code as the ledger does: 4 bytes, or 0 for none.
-func reasonNumber(code string) (uint32, error) {
+// ReasonNumber packs a reason code as the ledger does: 4 bytes, or 0 for none.
+func ReasonNumber(code string) (uint32, error) {
 	if code == "" {
 		return 0, nil
 	}
@@ -151,7 +151,7 @@ func reasonNumber(code string) (uint32, error) {
 	return binary.BigEndian.Uint32([]byte(code)), nil
 }
 
-func reasonText(reason uint32) string {
+func ReasonText(reason uint32) string {
 	if reason == 0 {
 		return "none"
 	}

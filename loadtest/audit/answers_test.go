@@ -12,6 +12,8 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // sealed writes secrets as bootstrap does, and makes the audit of h check responses.
@@ -42,7 +44,7 @@ func (h *history) says(seals keys.Seals, sealedBy, bank, id, code string) {
 	value, err := message.MarshalVT()
 	kit.Must(h.t, err)
 	h.answers = append(h.answers,
-		Record{Offset: int64(len(h.answers)), Time: h.now, Value: value, Seal: seals.Seal(pix.ISPB(sealedBy), value)})
+		source.Record{Offset: int64(len(h.answers)), Time: h.now, Value: value, Seal: seals.Seal(pix.ISPB(sealedBy), value)})
 }
 
 // allSay gives every outcome of the clean history the word of its payee's bank.
@@ -85,7 +87,7 @@ func TestAnOutcomeThatOnlyAForgerGives(t *testing.T) {
 		seals := sealed(t, h)
 		id := h.message(c.order).EndToEndId
 		h.allSay(seals)
-		h.answers = slices.DeleteFunc(h.answers, func(r Record) bool { return strings.Contains(string(r.Value), id) })
+		h.answers = slices.DeleteFunc(h.answers, func(r source.Record) bool { return strings.Contains(string(r.Value), id) })
 		c.say(h, seals, id)
 
 		if verdict := h.finds(c.name, NoAnswer, 1); verdict.Findings[0].Subject != id {

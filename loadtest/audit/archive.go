@@ -19,6 +19,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // An archive has one row for each verdict of the time that it covers, and one for each transfer that belongs to no
@@ -274,7 +276,7 @@ func (j *Judge) judgeArchive(ctx context.Context) error {
 		return err
 	}
 
-	err = readPages(ctx, "transfers", &tb.QueryFilter{}, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
+	err = source.ReadPages(ctx, "transfers", &tb.QueryFilter{}, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
 		if wrong := a.see(t); wrong != "" {
 			j.add(WrongArchive, spec.TransferName(t), "%s", wrong)
 		}

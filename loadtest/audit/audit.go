@@ -10,6 +10,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // Run reads all topics and the whole ledger, and judges them. An error means that there is
@@ -17,27 +19,27 @@ import (
 func Run(ctx context.Context, config Config) (Verdict, error) {
 	began := time.Now()
 
-	topics, err := openTopics(config.Kafka, config.Behind)
+	topics, err := source.OpenTopics(config.Kafka, config.Behind)
 	if err != nil {
 		return Verdict{}, err
 	}
-	defer topics.close()
+	defer topics.Close()
 
-	bounds, err := topics.bounds(ctx)
-	if err != nil {
-		return Verdict{}, err
-	}
-
-	committed, err := topics.committed(ctx, bounds)
+	bounds, err := topics.Bounds(ctx)
 	if err != nil {
 		return Verdict{}, err
 	}
 
-	if bounds, err = topics.bounds(ctx); err != nil { // again: an end must not be older than a commit
+	committed, err := topics.Committed(ctx, bounds)
+	if err != nil {
 		return Verdict{}, err
 	}
 
-	if err := checkPair(ctx, config.Ledger, topics, bounds, committed); err != nil {
+	if bounds, err = topics.Bounds(ctx); err != nil { // again: an end must not be older than a commit
+		return Verdict{}, err
+	}
+
+	if err := source.CheckPair(ctx, config.Ledger, topics, bounds, committed); err != nil {
 		return Verdict{}, err
 	}
 
@@ -45,22 +47,22 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		return Verdict{}, err
 	}
 
-	before, err := youngest(ctx, config.Ledger)
+	before, err := source.Youngest(ctx, config.Ledger)
 	if err != nil {
 		return Verdict{}, err
 	}
 
-	if bounds, err = topics.bounds(ctx); err != nil {
+	if bounds, err = topics.Bounds(ctx); err != nil {
 		return Verdict{}, err
 	}
 
 	orders := int64(0)
-	for partition, end := range bounds.ends[paymentsTopic] {
-		orders += end.Offset - bounds.starts[paymentsTopic][partition].Offset
+	for partition, end := range bounds.Ends[source.Payments] {
+		orders += end.Offset - bounds.Starts[source.Payments][partition].Offset
 	}
 	j := newJudge(config, int(min(orders, 1<<20))) // a hint: a batch can claim two billion records
 
-	for topic, partitions := range bounds.starts {
+	for topic, partitions := range bounds.Starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {
 				j.add(TopicCut, topic, "partition %d begins at offset %d: the records before it are gone, so nothing is proved about them",
@@ -73,18 +75,18 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		what string
 		read func() error
 	}{
-		{"dead letters", func() error { return topics.readAll(ctx, deadLettersTopic, bounds, j.DeadLetter, nil, nil) }},
+		{"dead letters", func() error { return topics.ReadAll(ctx, source.DeadLetters, bounds, j.DeadLetter, nil, nil) }},
 		{"orders", func() error {
-			if err := topics.readAll(ctx, paymentsTopic, bounds, j.Order, nil, passSaid(j.Unreadable)); err != nil {
+			if err := topics.ReadAll(ctx, source.Payments, bounds, j.Order, nil, source.PassSaid(j.Unreadable)); err != nil {
 				return err
 			}
 			j.EndOfOrders()
 
 			return nil
 		}},
-		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, j.Report, nil, nil) }},
+		{"reports", func() error { return topics.ReadAll(ctx, source.Settlements, bounds, j.Report, nil, nil) }},
 		{"requests and responses", func() error { return readBanks(ctx, &config, topics, j) }},
-		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, j.Account) }},
+		{"accounts", func() error { return source.ReadAccounts(ctx, config.Ledger, 0, j.Account) }},
 		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, j, before) }},
 		{"rows of the archive", func() error { return j.judgeArchive(ctx) }},
 	}
@@ -101,15 +103,15 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		config.Log("read all %s in %.1f s", step.what, time.Since(started).Seconds())
 	}
 
-	if committed, err = topics.committed(ctx, bounds); err != nil {
+	if committed, err = topics.Committed(ctx, bounds); err != nil {
 		return Verdict{}, err
 	}
 
-	for partition, end := range bounds.ends[paymentsTopic] {
+	for partition, end := range bounds.Ends[source.Payments] {
 		j.GroupLag(partition, committed[partition], end.Offset)
 	}
 	verdict := j.Judge()
-	verdict.Summary.LeftOut = topics.leftOut
+	verdict.Summary.LeftOut = topics.LeftOut
 	verdict.Seconds = time.Since(began).Seconds()
 
 	return verdict, nil
@@ -125,7 +127,7 @@ func (u *Unquiet) Error() string {
 
 // waitUntilQuiet returns when no payment is in flight, or after config.Wait. What is in flight then becomes a
 // finding, unless orders have come so lately that it may well be: that is Unquiet.
-func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
+func waitUntilQuiet(ctx context.Context, config Config, topics *source.Topics) error {
 	began, first, last := time.Now(), int64(-1), int64(-1)
 	var came, told time.Time
 
@@ -170,26 +172,26 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 }
 
 // underWay says why payments seem to be in flight; empty: none are. It also returns how many orders there are.
-func underWay(ctx context.Context, config Config, topics *topics) (why string, orders int64, err error) {
-	bounds, err := topics.bounds(ctx)
+func underWay(ctx context.Context, config Config, topics *source.Topics) (why string, orders int64, err error) {
+	bounds, err := topics.Bounds(ctx)
 	if err != nil {
 		return "", 0, err
 	}
 
-	committed, err := topics.committed(ctx, bounds)
+	committed, err := topics.Committed(ctx, bounds)
 	if err != nil {
 		return "", 0, err
 	}
 
 	var lag int64
-	for partition, end := range bounds.ends[paymentsTopic] {
+	for partition, end := range bounds.Ends[source.Payments] {
 		lag += end.Offset - committed[partition]
 		orders += end.Offset
 	}
 	// Every payment holds its first leg against a transit account, of which there are few.
 	pending := 0
 
-	err = readAccounts(ctx, config.Ledger, spec.KindTransit, func(a tb.Account) {
+	err = source.ReadAccounts(ctx, config.Ledger, spec.KindTransit, func(a tb.Account) {
 		if a.DebitsPending != (tb.Uint128{}) || a.CreditsPending != (tb.Uint128{}) {
 			pending++
 		}
@@ -199,7 +201,7 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 	}
 
 	return fmt.Sprintf("the group %[2]s has not finished %[1]d messages, and money is pending at %[3]d banks", lag,
-		engineGroup, pending), orders, nil
+		source.EngineGroup, pending), orders, nil
 }
 
 // allowancesFitWithin is how long producers may take to bring allowances to their caps.
@@ -213,7 +215,7 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 	began, before, came := time.Now(), -1, 0
 
 	for {
-		err := readPages(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
+		err := source.ReadPages(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
 			if t.Timestamp > from && t.Code != spec.CodeClockProbe && t.Ledger != spec.AllowanceLedger {
 				came++
 			}
@@ -239,7 +241,7 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 		}
 
 		for _, kind := range []uint16{spec.KindAllowanceSource, spec.KindAllowance} {
-			if err := readAccounts(ctx, client, kind, j.Account); err != nil {
+			if err := source.ReadAccounts(ctx, client, kind, j.Account); err != nil {
 				return err
 			}
 		}

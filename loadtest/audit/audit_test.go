@@ -18,6 +18,8 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // history is all that an audit reads: the records of three topics and the objects of the
@@ -26,17 +28,17 @@ type history struct {
 	t         *testing.T
 	now       time.Time
 	random    *rand.Rand
-	orders    []Record
-	letters   []Record
-	reports   []Record
+	orders    []source.Record
+	letters   []source.Record
+	reports   []source.Record
 	transfers []tb.Transfer
 	accounts  []tb.Account
 	// uncommitted are orders, the last ones, that the engines' group has not committed, in the one partition.
 	uncommitted int64
 	secrets     Secrets // nil: responses are not audited
-	answers     []Record
+	answers     []source.Record
 	cut         reach
-	questions   []Record // nil: requests are not audited
+	questions   []source.Record // nil: requests are not audited
 	cutAsked    reach
 
 	config Config
@@ -117,7 +119,7 @@ func clean(t *testing.T) *history {
 	conflict := proto.Clone(settled).(*pixv1.PaymentOrder)
 	conflict.AmountCentavos++
 	h.append(conflict)
-	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Value: []byte{0xff}})
+	h.orders = append(h.orders, source.Record{Offset: int64(len(h.orders)), Time: h.now, Value: []byte{0xff}})
 	unknown := h.order(pix.Account{ISPB: "ZZZZZZZZ", Branch: "0001", Number: "1"}, alice, 5)
 	expired := h.order(alice, bruno, 77)
 
@@ -425,7 +427,7 @@ func (h *history) unordered() *pixv1.PaymentOrder {
 
 func (h *history) append(o *pixv1.PaymentOrder) {
 	h.orders = append(h.orders,
-		Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
+		source.Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
 }
 
 func (h *history) message(order int) *pixv1.PaymentOrder {
@@ -438,7 +440,7 @@ func (h *history) letter(order int, reason string, change ...func(*pixv1.DeadLet
 	r := h.orders[order]
 
 	message := &pixv1.DeadLetter{
-		Topic: paymentsTopic, Offset: int64(order), ReasonCode: reason, Reason: h.letterText(r, reason),
+		Topic: source.Payments, Offset: int64(order), ReasonCode: reason, Reason: h.letterText(r, reason),
 		PayloadSizeBytes: uint64(len(r.Value)), Payload: r.Value,
 	}
 	for _, c := range change {
@@ -446,11 +448,11 @@ func (h *history) letter(order int, reason string, change ...func(*pixv1.DeadLet
 	}
 	letter, err := proto.Marshal(message)
 	kit.Must(h.t, err)
-	h.letters = append(h.letters, Record{Offset: int64(len(h.letters)), Key: r.Key, Value: letter})
+	h.letters = append(h.letters, source.Record{Offset: int64(len(h.letters)), Key: r.Key, Value: letter})
 }
 
 // letterText returns a text that names what is wrong.
-func (h *history) letterText(r Record, reason string) string {
+func (h *history) letterText(r source.Record, reason string) string {
 	read, invalid := spec.ReadOrder(r.Value, h.now)
 	for _, flaw := range invalid {
 		if flaw.Code == reason {
@@ -474,12 +476,12 @@ func (h *history) appendReport(report *pixv1.SettlementReport) {
 	value, err := report.MarshalVT()
 	kit.Must(h.t, err)
 	key := cmp.Or(report.OriginalEndToEndId, report.EndToEndId)
-	h.reports = append(h.reports, Record{Offset: int64(len(h.reports)), Time: h.now, Key: []byte(key), Value: value})
+	h.reports = append(h.reports, source.Record{Offset: int64(len(h.reports)), Time: h.now, Key: []byte(key), Value: value})
 }
 
 func (h *history) dropReports(order int) {
 	id := h.message(order).EndToEndId
-	h.reports = slices.DeleteFunc(h.reports, func(r Record) bool { return strings.Contains(string(r.Value), id) })
+	h.reports = slices.DeleteFunc(h.reports, func(r source.Record) bool { return strings.Contains(string(r.Value), id) })
 }
 
 // sayInLetter replaces the dead letter of an order by one with a code and a text.
@@ -489,7 +491,7 @@ func (h *history) sayInLetter(order int, reason, text string) {
 }
 
 func (h *history) dropLetter(order int) {
-	h.letters = slices.DeleteFunc(h.letters, func(r Record) bool {
+	h.letters = slices.DeleteFunc(h.letters, func(r source.Record) bool {
 		var letter pixv1.DeadLetter
 		kit.Must(h.t, proto.Unmarshal(r.Value, &letter))
 		return letter.Offset == int64(order)

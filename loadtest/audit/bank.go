@@ -17,6 +17,8 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // The response of a bank names the payment only by its id. So the bank's word is about this
@@ -27,10 +29,10 @@ import (
 type reach map[int32]time.Time
 
 // reachOf returns the partitions of a topic whose first records are gone.
-func reachOf(b bounds, topic string) reach {
+func reachOf(b source.Bounds, topic string) reach {
 	r := reach{}
 
-	for partition, start := range b.starts[topic] {
+	for partition, start := range b.Starts[topic] {
 		if start.Offset > 0 {
 			r[partition] = time.Time{}
 		}
@@ -39,7 +41,7 @@ func reachOf(b bounds, topic string) reach {
 	return r
 }
 
-func (r reach) read(record Record) {
+func (r reach) read(record source.Record) {
 	if oldest, cut := r[record.Partition]; cut && oldest.IsZero() {
 		r[record.Partition] = record.Time
 	}
@@ -58,17 +60,17 @@ func (r reach) keeps(at time.Time) bool {
 
 // readBanks reads the questions to banks and their responses, as far as the topics still keep them. Others may
 // write to these topics: what they write must not end the audit.
-func readBanks(ctx context.Context, config *Config, topics *topics, j *Judge) error {
-	read := func(topic string, begin func(reach), take func(Record)) (unread string, err error) {
-		bounds, err := topics.boundsOf(ctx, topic)
+func readBanks(ctx context.Context, config *Config, topics *source.Topics, j *Judge) error {
+	read := func(topic string, begin func(reach), take func(source.Record)) (unread string, err error) {
+		bounds, err := topics.BoundsOf(ctx, topic)
 		if err != nil {
 			return "", err
 		}
 		left := reachOf(bounds, topic)
 		begin(left)
-		gone := func(r Record) { left[r.Partition] = r.Time } // retention took what is before it
+		gone := func(r source.Record) { left[r.Partition] = r.Time } // retention took what is before it
 
-		err = topics.readAll(ctx, topic, bounds, take, gone, Unreadable)
+		err = topics.ReadAll(ctx, topic, bounds, take, gone, source.Unreadable)
 		if err != nil && ctx.Err() == nil {
 			return err.Error(), nil
 		}
@@ -77,7 +79,7 @@ func readBanks(ctx context.Context, config *Config, topics *topics, j *Judge) er
 	}
 
 	var err error
-	if j.summary.RequestsUnread, err = read(questionsTopic, j.Questions, j.Request); err != nil {
+	if j.summary.RequestsUnread, err = read(source.Questions, j.Questions, j.Request); err != nil {
 		return err
 	}
 	j.asked.read = j.summary.RequestsUnread == ""
@@ -87,7 +89,7 @@ func readBanks(ctx context.Context, config *Config, topics *topics, j *Judge) er
 	}
 
 	answers := func(left reach) { j.Answers(config.Secrets, left) }
-	if j.summary.AnswersUnread, err = read(answersTopic, answers, j.Answer); j.summary.AnswersUnread != "" {
+	if j.summary.AnswersUnread, err = read(source.Answers, answers, j.Answer); j.summary.AnswersUnread != "" {
 		j.answers.secrets = nil
 	}
 
@@ -105,7 +107,7 @@ func (j *Judge) Questions(left reach) { j.asked = asked{true, left} }
 
 // Request takes a record of pix.authorization-requests. Those of a trial are about no payment: they are only counted.
 // One that is about a payment is judged, whatever its header says.
-func (j *Judge) Request(r Record) {
+func (j *Judge) Request(r source.Record) {
 	j.asked.reach.read(r)
 	wrong := func(subject, format string, arguments ...any) {
 		j.add(WrongQuestion, subject, "request %v: %s", r, fmt.Sprintf(format, arguments...))
@@ -152,7 +154,7 @@ func (j *Judge) Request(r Record) {
 }
 
 // askedAbout returns the payment that a request is about, or why there is none.
-func (j *Judge) askedAbout(r Record, message *pixv1.AuthorizationRequest) (p *payment, subject string, err error) {
+func (j *Judge) askedAbout(r source.Record, message *pixv1.AuthorizationRequest) (p *payment, subject string, err error) {
 	subject = "request " + r.String()
 	if err := message.UnmarshalVT(r.Value); err != nil {
 		return nil, subject, fmt.Errorf("undecodable: %w", err)
@@ -164,7 +166,7 @@ func (j *Judge) askedAbout(r Record, message *pixv1.AuthorizationRequest) (p *pa
 	}
 
 	if p = j.payments[spec.PaymentKey(id, minutes)]; p == nil || p.ID != id {
-		return nil, id.String(), fmt.Errorf("no record of %s is its order", paymentsTopic)
+		return nil, id.String(), fmt.Errorf("no record of %s is its order", source.Payments)
 	}
 
 	return p, id.String(), nil
@@ -181,7 +183,7 @@ func (j *Judge) judgeAsked(p *payment) {
 		return
 	}
 	j.add(WrongQuestion, p.ID.String(), "it needs the word of the payee's bank, and no request in %s asks for it",
-		questionsTopic)
+		source.Questions)
 }
 
 // Secrets are the keys with which banks seal their responses, by ISPB.
@@ -248,7 +250,7 @@ func (j *Judge) Answers(secrets Secrets, left reach) {
 }
 
 // Answer takes a record of pix.authorization-responses. Those without a seal prove nothing.
-func (j *Judge) Answer(r Record) {
+func (j *Judge) Answer(r source.Record) {
 	j.answers.read(r)
 
 	var message pixv1.AuthorizationResponse
@@ -301,5 +303,5 @@ func (j *Judge) judgeAnswer(p *payment) {
 		return
 	}
 	j.add(NoAnswer, p.ID.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so",
-		what, answersTopic, bank)
+		what, source.Answers, bank)
 }

@@ -174,18 +174,6 @@ func (j *Judge) judgeLaws() {
 	law("issuance", "issuance = −sum of the reserves", balance(spec.Issuance), spec.Money{}.Minus(reserves))
 }
 
-// IssuanceID returns the id of the account that all money comes from.
-func IssuanceID() tb.Uint128 { return spec.Issuance.TigerBeetle() }
-
-// MarkerID returns the id of bootstrap's last transfer.
-func MarkerID() tb.Uint128 { return spec.MarkerID.TigerBeetle() }
-
-// Codes for queries: of transit accounts, of which each bank has one; the ledger number of acts.
-const (
-	TransitCode = spec.KindTransit
-	BooksLedger = spec.BooksLedger
-)
-
 // LawAccounts returns the accounts that the laws of balances are about. They must be read in one look-up:
 // two are two instants.
 func LawAccounts(transits []tb.Account) []tb.Uint128 {

@@ -142,7 +142,7 @@ func (j *Judge) judgeStanding(late []*payment) {
 
 	for _, e := range j.all {
 		if e.decidedAt != 0 {
-			byPartition[e.first.partition] = append(byPartition[e.first.partition], e)
+			byPartition[e.first.Partition] = append(byPartition[e.first.Partition], e)
 		}
 	}
 
@@ -151,13 +151,13 @@ func (j *Judge) judgeStanding(late []*payment) {
 	}
 
 	for _, e := range late {
-		all := byPartition[e.first.partition]
+		all := byPartition[e.first.Partition]
 
 		from := uint64(max(due(e.AcceptedMs, j.config.Deadline), int64(e.heldAt)) + int64(standingAfter))
 		for i := sort.Search(len(all), func(i int) bool {
 			return all[i].decidedAt >= from
 		}); i < len(all) && all[i].decidedAt+uint64(standingAfter) < e.decidedAt; i++ {
-			if all[i].first.offset > e.first.offset {
+			if all[i].first.Offset > e.first.Offset {
 				j.add(WrongDeadline, e.ID.String(),
 					"%v was decided %v after its deadline, although %s, behind it, was decided %v before that",
 					e.first, time.Duration(int64(e.decidedAt)-due(e.AcceptedMs, j.config.Deadline)), all[i].ID,

@@ -11,6 +11,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // fault is one thing that is wrong in a history that is right otherwise.
@@ -178,7 +180,7 @@ func TestEachFaultIsFound(t *testing.T) {
 				h.report(o, "AB03")
 			}},
 			{"a report that cannot be read", BadReport, func(h *history) {
-				h.reports = append(h.reports, Record{Value: []byte{0xff}})
+				h.reports = append(h.reports, source.Record{Value: []byte{0xff}})
 			}},
 			{"a report without a status", BadReport, func(h *history) {
 				h.dropReports(voidedOrder)

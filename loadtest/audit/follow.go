@@ -8,6 +8,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // This file makes a judge follow payments while they happen, in bounded memory.
@@ -121,8 +123,8 @@ func (j *Judge) partition(number int32) *partition {
 	return j.partitions[number]
 }
 
-func (j *Judge) isCommitted(at coordinates) bool {
-	return at.offset < j.partition(at.partition).committed
+func (j *Judge) isCommitted(at source.Coordinates) bool {
+	return at.Offset < j.partition(at.Partition).committed
 }
 
 // From says that records of a partition below an offset may have ended before the beginning.
@@ -144,8 +146,8 @@ func (j *Judge) payment(key spec.Number) *payment {
 
 // await keeps a record until the engines have committed it.
 func (j *Judge) await(s sent) {
-	in := j.partition(s.at.partition)
-	s.before = s.at.offset < in.from
+	in := j.partition(s.at.Partition)
+	s.before = s.at.Offset < in.from
 
 	in.records = append(in.records, s)
 	if s.payment != nil {
@@ -263,7 +265,7 @@ func (j *Judge) commit(partition int32, committed int64) {
 	in := j.partition(partition)
 
 	n := 0
-	for ; n < len(in.records) && in.records[n].at.offset < committed; n++ {
+	for ; n < len(in.records) && in.records[n].at.Offset < committed; n++ {
 		s := in.records[n]
 
 		p, letter := s.payment, j.letters[s.at]
@@ -285,8 +287,8 @@ func (j *Judge) commit(partition int32, committed int64) {
 	}
 
 	if in.committed = max(in.committed, committed); len(j.letters) > 0 {
-		maps.DeleteFunc(j.letters, func(at coordinates, _ *letter) bool {
-			return at.partition == partition && at.offset < committed
+		maps.DeleteFunc(j.letters, func(at source.Coordinates, _ *letter) bool {
+			return at.Partition == partition && at.Offset < committed
 		})
 	}
 
@@ -531,7 +533,7 @@ func (j *Judge) judgeUnordered(p *payment, found map[spec.Number]tb.Transfer) {
 				spec.Decimal(t.Amount), p.others[0].letter)
 		default:
 			j.add(UnexplainedMoney, p.name(), "%s, %s centavos: no record of %s is its order", spec.WhatIs(t),
-				spec.Decimal(t.Amount), paymentsTopic)
+				spec.Decimal(t.Amount), source.Payments)
 		}
 
 		return
@@ -541,7 +543,7 @@ func (j *Judge) judgeUnordered(p *payment, found map[spec.Number]tb.Transfer) {
 	case p.reportCount == 0:
 	case !decided || p.ID[0] == 'E':
 		j.add(ReportWithoutOrder, p.name(),
-			"report %s: no record of %s is its order, and the ledger knows nothing of it", p.said.record, paymentsTopic)
+			"report %s: no record of %s is its order, and the ledger knows nothing of it", p.said.record, source.Payments)
 	case p.reported.reason != verdict.UserData32: // a return of before
 		j.add(LedgerDisagrees, p.name(), "reported as %s, the ledger's reason is %s", p.reported.outcome(),
 			spec.ReasonText(verdict.UserData32))

@@ -15,6 +15,8 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // base is the ledger's time before all that a follower sees of a history.
@@ -389,8 +391,8 @@ func (e *endedHistory) mustBeClean(when string) {
 }
 
 // reportOf returns the report of an order, to be written again.
-func (e *endedHistory) reportOf(o *pixv1.PaymentOrder) Record {
-	return e.reports[slices.IndexFunc(e.reports, func(r Record) bool { return string(r.Key) == o.EndToEndId })]
+func (e *endedHistory) reportOf(o *pixv1.PaymentOrder) source.Record {
+	return e.reports[slices.IndexFunc(e.reports, func(r source.Record) bool { return string(r.Key) == o.EndToEndId })]
 }
 
 // conflict adds another order with the id of one, and its dead letter.

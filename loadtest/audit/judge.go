@@ -20,6 +20,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // Judge judges payments, without I/O. It takes the records of topics and the transfers of the ledger.
@@ -37,7 +39,7 @@ type Judge struct {
 	seed      maphash.Seed
 	payments  map[spec.Number]*payment // by key
 	all       []*payment               // of a whole history, in the order of their first records
-	letters   map[coordinates]*letter
+	letters   map[source.Coordinates]*letter
 	originals map[spec.Number]*given
 	burnt     map[spec.Number]struct{} // slots with a mark that says so
 	books     books
@@ -88,7 +90,7 @@ type Config struct {
 	// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one
 	// can, and whether what is there was aborted. Banks write responses: without it, one such batch leaves
 	// all of them unchecked.
-	Behind behind
+	Behind source.Behind
 	// Log is called with what the audit does.
 	Log func(format string, arguments ...any)
 }
@@ -112,7 +114,7 @@ func newJudge(config Config, payments int) *Judge {
 		seed:       maphash.MakeSeed(),
 		payments:   make(map[spec.Number]*payment, payments),
 		all:        make([]*payment, 0, payments),
-		letters:    map[coordinates]*letter{},
+		letters:    map[source.Coordinates]*letter{},
 		originals:  map[spec.Number]*given{},
 		burnt:      map[spec.Number]struct{}{},
 		books:      newBooks(),
@@ -129,10 +131,10 @@ func newJudge(config Config, payments int) *Judge {
 }
 
 // Order takes a record of pix.payments.
-func (j *Judge) Order(r Record) {
+func (j *Judge) Order(r source.Record) {
 	j.summary.Orders++
 	o, invalid := spec.ReadOrder(r.Value, r.Time)
-	sent := sent{at: r.at(), order: &o, flaws: invalid, size: uint64(len(r.Value)), sentMs: r.Time.UnixMilli()}
+	sent := sent{at: r.At(), order: &o, flaws: invalid, size: uint64(len(r.Value)), sentMs: r.Time.UnixMilli()}
 	sent.payloadHash = maphash.Bytes(j.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)])
 	sent.keyHash = maphash.Bytes(j.seed, r.Key[:min(len(r.Key), deadLetterKeyMax)])
 
@@ -176,7 +178,7 @@ func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
 		p.AcceptedMs = min(p.AcceptedMs, c.AcceptedMs)
 		p.copies++
 		p.sentMs = min(p.sentMs, sentMs)
-		j.inPartition(p, c.at.partition)
+		j.inPartition(p, c.at.Partition)
 		j.summary.RepeatedOrders++
 	case j.whole:
 		j.add(TwoContents, p.ID.String(),
@@ -188,19 +190,19 @@ func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
 
 // inPartition notes that a record with an id is in a partition, so messages about it may be there, too.
 func (j *Judge) inPartition(p *payment, partition int32) {
-	if p.first.partition != partition && !slices.Contains(j.elsewhere[p.key], partition) {
+	if p.first.Partition != partition && !slices.Contains(j.elsewhere[p.key], partition) {
 		j.elsewhere[p.key] = append(j.elsewhere[p.key], partition)
 	}
 }
 
 // place returns what is wrong with the key and the partition of a message about an order, or nil. The key is the
 // payment's id, also of what is about a return.
-func (j *Judge) place(p *payment, r Record, wanted string) error {
+func (j *Judge) place(p *payment, r source.Record, wanted string) error {
 	switch {
 	case string(r.Key) != wanted:
 		return fmt.Errorf("its key is %.64q, it must be %s", r.Key, wanted)
-	case j.whole && r.Partition != p.first.partition && !slices.Contains(j.elsewhere[p.key], r.Partition):
-		return fmt.Errorf("it is in partition %d, its order in partition %d", r.Partition, p.first.partition)
+	case j.whole && r.Partition != p.first.Partition && !slices.Contains(j.elsewhere[p.key], r.Partition):
+		return fmt.Errorf("it is in partition %d, its order in partition %d", r.Partition, p.first.Partition)
 	}
 
 	return nil
@@ -248,7 +250,7 @@ func (j *Judge) EndOfOrders() {
 
 // endClaim judges an order with a dead letter, and reports whether it is not another one than the payment.
 func (j *Judge) endClaim(p *payment, c *claim) bool {
-	j.inPartition(p, c.at.partition)
+	j.inPartition(p, c.at.Partition)
 
 	switch {
 	case !p.Same(&c.Order):
@@ -353,9 +355,9 @@ func (j *Judge) takeOfPayment(key spec.Number, t tb.Transfer) {
 	case !j.whole:
 		j.keep(j.payment(key), t)
 	case p == nil && t.Code == spec.CodeCapLeg:
-		j.add(WrongAllowance, spec.TransferName(t), "a leg 4 of a payment that is in no record of %s", paymentsTopic)
+		j.add(WrongAllowance, spec.TransferName(t), "a leg 4 of a payment that is in no record of %s", source.Payments)
 	case p == nil || (p.Back != nil) != (t.Code >= spec.CodeReturnLeg1):
-		j.add(UnexplainedMoney, spec.TransferName(t), "%s that is in no record of %s", spec.WhatIs(t), paymentsTopic)
+		j.add(UnexplainedMoney, spec.TransferName(t), "%s that is in no record of %s", spec.WhatIs(t), source.Payments)
 	default:
 		p.old, p.again = p.old || j.rebuild.old(), p.again || j.rebuild.again() && t.Code != spec.CodeCapLeg
 		j.take(p, t)
@@ -395,14 +397,14 @@ func (j *Judge) Judge() Verdict {
 func (j *Judge) GroupLag(partition int32, committed, end int64) {
 	j.committed[partition] = committed
 	if committed != end {
-		j.add(Lag, fmt.Sprintf("partition %d of %s", partition, paymentsTopic), "the group %s has committed %d of %d",
-			engineGroup, committed, end)
+		j.add(Lag, fmt.Sprintf("partition %d of %s", partition, source.Payments), "the group %s has committed %d of %d",
+			source.EngineGroup, committed, end)
 	}
 }
 
 // progress says whether the engines have finished a record.
-func (j *Judge) progress(c coordinates) string {
-	if committed, known := j.committed[c.partition]; known && c.offset >= committed {
+func (j *Judge) progress(c source.Coordinates) string {
+	if committed, known := j.committed[c.Partition]; known && c.Offset >= committed {
 		return fmt.Sprintf("the engines have not finished it: they are at offset %d", committed)
 	}
 

@@ -12,6 +12,8 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 const (
@@ -38,7 +40,7 @@ func (l *letter) ofOrder() bool { return l.reason == conflictReason || l.reason 
 
 // sent is a record of pix.payments.
 type sent struct {
-	at      coordinates
+	at      source.Coordinates
 	payment *payment // nil if it is no order
 	order   *spec.Order
 	flaws   spec.Flaws
@@ -50,7 +52,7 @@ type sent struct {
 }
 
 // DeadLetter takes a record of pix.dead-letters.
-func (j *Judge) DeadLetter(r Record) {
+func (j *Judge) DeadLetter(r source.Record) {
 	var message pixv1.DeadLetter
 
 	wrong := j.blame(WrongDeadLetter, "dead letter "+r.String(), "")
@@ -64,16 +66,16 @@ func (j *Judge) DeadLetter(r Record) {
 	}
 
 	switch message.Topic {
-	case paymentsTopic:
-	case answersTopic: // not a record of pix.payments
+	case source.Payments:
+	case source.Answers: // not a record of pix.payments
 		j.summary.DeadLetters[forgedAnswer]++
 		j.judgeForged(&message, wrong)
 		return
 	default:
-		wrong("it is about topic %q, but only %s may have dead letters", message.Topic, paymentsTopic)
+		wrong("it is about topic %q, but only %s may have dead letters", message.Topic, source.Payments)
 		return
 	}
-	at := coordinates{message.Partition, message.Offset}
+	at := source.Coordinates{Partition: message.Partition, Offset: message.Offset}
 	j.judgeText(at, &message)
 
 	l := &letter{reason: message.ReasonCode, size: message.PayloadSizeBytes,
@@ -103,7 +105,7 @@ func (j *Judge) DeadLetter(r Record) {
 }
 
 // judgeAgain compares two dead letters of one record.
-func (j *Judge) judgeAgain(at coordinates, before, again *letter) {
+func (j *Judge) judgeAgain(at source.Coordinates, before, again *letter) {
 	switch {
 	case before.size != again.size || before.payloadHash != again.payloadHash || before.last != again.last ||
 		before.keyHash != again.keyHash:
@@ -119,7 +121,7 @@ func (j *Judge) judgeAgain(at coordinates, before, again *letter) {
 // Unreadable takes note that nothing can be read at an offset of pix.payments. If a dead letter
 // says the same, it returns the offset to go on at.
 func (j *Judge) Unreadable(partition int32, offset int64) (next int64, known bool) {
-	letter := j.letters[coordinates{partition, offset}]
+	letter := j.letters[source.Coordinates{Partition: partition, Offset: offset}]
 	if letter == nil || letter.reason != unreadableReason {
 		return 0, false
 	}
@@ -160,7 +162,7 @@ func (j *Judge) judgeLetter(s *sent, o *spec.Order, l *letter) {
 
 // judgeText checks the text of a dead letter: it must name the field and the value. The audit
 // finds them again in the payload. Of a payload that is cut it only wants a text.
-func (j *Judge) judgeText(at coordinates, letter *pixv1.DeadLetter) {
+func (j *Judge) judgeText(at source.Coordinates, letter *pixv1.DeadLetter) {
 	recordTime := time.Unix(1<<40, 0) // no acceptance is ahead of it
 	if letter.ReasonCode == spec.CodeBadAcceptance {
 		recordTime = time.Time{} // every acceptance is ahead of it
@@ -198,11 +200,11 @@ func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong blame) {
 }
 
 // letterOfWaiting gives a dead letter to the record that waits for it.
-func (j *Judge) letterOfWaiting(at coordinates, l *letter) {
-	waiting := j.partition(at.partition).records
+func (j *Judge) letterOfWaiting(at source.Coordinates, l *letter) {
+	waiting := j.partition(at.Partition).records
 
-	i, found := slices.BinarySearchFunc(waiting, at.offset, func(s sent, offset int64) int {
-		return cmp.Compare(s.at.offset, offset)
+	i, found := slices.BinarySearchFunc(waiting, at.Offset, func(s sent, offset int64) int {
+		return cmp.Compare(s.at.Offset, offset)
 	})
 	if !found {
 		return

@@ -6,6 +6,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // rebuild is how far a rebuild is, in the ledger's order.
@@ -72,19 +74,19 @@ func (j *Judge) takeRenewal(t tb.Transfer) {
 	givenUp := spec.NumberOf(t.UserData128)
 	j.add(LedgerRenewed, spec.TransferName(t),
 		"this ledger took the place of the ledger %v (LEDGER_GIVEN_UP): what was paid there and is missing here is lost",
-		identity{uint32(givenUp.High), givenUp.Low})
+		source.Identity{Number: uint32(givenUp.High), Since: givenUp.Low})
 }
 
 // takeName takes the name of a log, or that it was given up. What was lost with a log stands in no list, so the
 // books are not clean, whatever comes after.
 func (j *Judge) takeName(t tb.Transfer) {
-	switch n, err := nameIn(t); {
+	switch n, err := source.LogNameIn(t); {
 	case err != nil:
 		j.add(UnexplainedMoney, spec.TransferName(t), "a transfer with code %d: %v", t.Code, err)
-	case n.partition < 0:
+	case n.Partition < 0:
 		j.add(LogGivenUp, spec.TransferName(t),
 			"log %d of %s was given up (PAYMENTS_LOG_GIVEN_UP) at %s: orders that were acknowledged before and not cleared are lost, and only their senders know them: see ForeignLog in deploy/runbook.md",
-			n.log, paymentsTopic, time.Unix(0, int64(t.Timestamp)).UTC().Format(time.RFC3339))
+			n.Log, source.Payments, time.Unix(0, int64(t.Timestamp)).UTC().Format(time.RFC3339))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // payment is what a judge keeps about a payment, or about a return. It is known by the key of its verdict.
@@ -36,13 +38,13 @@ type payment struct {
 // claim is another order under the id of a payment.
 type claim struct {
 	spec.Order
-	at     coordinates
+	at     source.Coordinates
 	letter string // the reason of its dead letter; empty: it has none, or it is not read yet
 }
 
 // sending is what the records of pix.payments with one id and content have in common.
 type sending struct {
-	first  coordinates
+	first  source.Coordinates
 	copies int   // records, the first among them
 	sentMs int64 // Unix time of the earliest record, by its writer's clock
 	// reportCount is how many reports there are, report the first.
@@ -100,7 +102,7 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 	}
 
 	if of.Content == (spec.Content{}) && of.Back != nil {
-		wrong("no record of %s is its original %s", paymentsTopic, of.Back.Original)
+		wrong("no record of %s is its original %s", source.Payments, of.Back.Original)
 		return
 	}
 	amount, ok := spec.Centavos(t.Amount)

@@ -12,6 +12,8 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // outcome is what the first report of a payment or return says.
@@ -39,7 +41,7 @@ type said struct {
 }
 
 // Report takes a record of pix.settlements.
-func (j *Judge) Report(r Record) {
+func (j *Judge) Report(r source.Record) {
 	var message pixv1.SettlementReport
 	if err := proto.Unmarshal(r.Value, &message); err != nil {
 		j.add(BadReport, "report "+r.String(), "undecodable: %v", err)
@@ -55,7 +57,7 @@ func (j *Judge) Report(r Record) {
 
 	p := j.payments[spec.PaymentKey(id, minutes)]
 	if j.whole && (p == nil || p.ID != id) {
-		j.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, paymentsTopic)
+		j.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, source.Payments)
 		return
 	}
 
@@ -93,7 +95,7 @@ func (j *Judge) Report(r Record) {
 }
 
 // readReport reads the first report of a payment or return, and judges it by itself.
-func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport) *said {
+func (j *Judge) readReport(p *payment, r source.Record, message *pixv1.SettlementReport) *said {
 	bad := j.blame(BadReport, p.ID.String(), fmt.Sprintf("report %v ", r))
 	s := &said{record: r.String(), original: message.OriginalEndToEndId}
 
@@ -136,7 +138,7 @@ func (j *Judge) judgeReport(p *payment, s *said) {
 		wrong("names another original or amount than the order")
 	case !p.reported.settled:
 	case p.Content == (spec.Content{}):
-		j.add(WrongReturn, p.ID.String(), "it settled, but no record of %s is its original %s", paymentsTopic,
+		j.add(WrongReturn, p.ID.String(), "it settled, but no record of %s is its original %s", source.Payments,
 			p.Back.Original)
 	case !s.named || s.content != p.Content:
 		wrong("does not name the original's payee and payer")
@@ -190,7 +192,7 @@ type delivery struct {
 type repeats map[spec.Number][]delivery
 
 // countReport takes a report of a payment or return.
-func (j *Judge) countReport(p *payment, record Record) {
+func (j *Judge) countReport(p *payment, record source.Record) {
 	d := delivery{record.Writer, record.Time.UnixMilli()}
 
 	p.reportCount++

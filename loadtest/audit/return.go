@@ -6,6 +6,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // Returns, derived from "Returns" in ARCHITECTURE.md.
@@ -67,7 +69,7 @@ func (j *Judge) takeMark(t tb.Transfer) {
 	of := spec.PaymentKey(id, minutes)
 	if p := j.payments[of]; j.whole && (err != nil || p == nil || p.ID != id || j.originals[of] == nil) {
 		j.add(UnexplainedMoney, spec.TransferName(t), "the mark with code %d of a payment of which %s holds no return",
-			t.Code, paymentsTopic)
+			t.Code, source.Payments)
 		return
 	}
 	names, ispb := spec.UserData(id, minutes)

@@ -16,6 +16,8 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // The ids, chains and hashes of these histories are made by the services' packages, so every
@@ -90,7 +92,7 @@ func (h *history) unsaid(order int) *giver {
 func (g *giver) append() {
 	key := g.message.ReturnOrder.OriginalEndToEndId
 	g.h.orders = append(g.h.orders,
-		Record{Offset: int64(len(g.h.orders)), Time: g.h.now, Key: []byte(key), Value: encode(g.h.t, g.message)})
+		source.Record{Offset: int64(len(g.h.orders)), Time: g.h.now, Key: []byte(key), Value: encode(g.h.t, g.message)})
 }
 
 // write keeps a chain as the ledger does: a resolution takes from its pending what it leaves out.
@@ -172,7 +174,7 @@ func (g *giver) report(reason string) {
 }
 
 func (g *giver) dropReports() {
-	g.h.reports = slices.DeleteFunc(g.h.reports, func(r Record) bool {
+	g.h.reports = slices.DeleteFunc(g.h.reports, func(r source.Record) bool {
 		return strings.Contains(string(r.Value), g.id.String())
 	})
 }

@@ -1,3 +1,5 @@
+// Package spec says what the documents say of ids, accounts, money, orders and transfers. It derives all of it anew: it
+// shares only the messages and the TigerBeetle client with the services, so that an error of theirs cannot hide in it.
 package spec
 
 import (
@@ -10,9 +12,6 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
-
-// This file derives every id from "Identity" in docs/reference.md. It shares no code with the
-// services, so that an error of theirs cannot hide in it.
 
 // Number is an id in the ledger.
 type Number struct{ High, Low uint64 }

@@ -1,4 +1,4 @@
-package audit
+package source
 
 import (
 	"slices"
@@ -47,11 +47,11 @@ func (l *namingLedger) LookupTransfers(ids []tb.Uint128) (found []tb.Transfer, _
 
 // The two derivations of ids and hashes meet only here.
 func TestTheLogMustBeTheLedgers(t *testing.T) {
-	_, topics := fakeTopics(t, 2, paymentsTopic, settlementsTopic, deadLettersTopic, checkpointsTopic)
+	_, topics := fakeTopics(t, 2, Payments, Settlements, DeadLetters, checkpointsTopic)
 	for range 3 {
-		produceOne(t, topics.client, paymentsTopic, 1)
+		produceOne(t, topics.client, Payments, 1)
 	}
-	hashes, err := stream.HashBatches(t.Context(), topics.client, paymentsTopic, map[int32]int64{1: 0})
+	hashes, err := stream.HashBatches(t.Context(), topics.client, Payments, map[int32]int64{1: 0})
 	kit.Must(t, err)
 	right := ledger.Origin{Log: 1, Partition: 1, Hash: hashes[1]}
 
@@ -83,7 +83,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		})}, 0, "begins with another batch"},
 		{"a commit above the end", []tb.Transfer{right.Transfer()}, 4, "has committed offset 4 of partition 1"},
 	} {
-		b, err := topics.bounds(t.Context())
+		b, err := topics.Bounds(t.Context())
 		kit.Must(t, err)
 
 		err = checkLog(t.Context(), &namingLedger{transfers: c.transfers}, topics, b, map[int32]int64{1: c.committed})
@@ -92,23 +92,23 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		}
 	}
 	// Before the topics name a ledger, a wrong log is all that is known. Then the wrong ledger comes first.
-	b, err := topics.bounds(t.Context())
+	b, err := topics.Bounds(t.Context())
 	kit.Must(t, err)
 
-	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: spec.CodeMarker}, changed(func(o *ledger.Origin) {
+	wrong := &namingLedger{transfers: []tb.Transfer{{ID: spec.MarkerID.TigerBeetle(), Code: spec.CodeMarker}, changed(func(o *ledger.Origin) {
 		o.Hash[0]++
 	})}}
 	for _, want := range []string{"begins with another batch",
 		"partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
-		kit.Says(t, checkPair(t.Context(), wrong, topics, b, nil), want)
+		kit.Says(t, CheckPair(t.Context(), wrong, topics, b, nil), want)
 		checkpoint := origin.Checkpoint{Ledger: ledger.Identity{Number: 1, Since: 77}, Log: 1, Offset: -1}
 		kit.Must(t, origin.WriteCheckpoints(t.Context(), topics.client, map[int32]origin.Checkpoint{0: checkpoint}))
 	}
 	kit.Must(t, kit.ErrorOf(
 		topics.admin.DeleteRecords(t.Context(),
-			kadm.Offsets{paymentsTopic: {1: {Topic: paymentsTopic, Partition: 1, At: 1}}})))
+			kadm.Offsets{Payments: {1: {Topic: Payments, Partition: 1, At: 1}}})))
 
-	if b, err = topics.bounds(t.Context()); err != nil {
+	if b, err = topics.Bounds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// a log that was cut

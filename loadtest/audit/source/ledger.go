@@ -1,4 +1,4 @@
-package audit
+package source
 
 import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -10,8 +10,8 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 )
 
-// youngest returns the time of the ledger's last transfer.
-func youngest(ctx context.Context, client tigerbeetle.Client) (last uint64, err error) {
+// Youngest returns the time of the ledger's last transfer.
+func Youngest(ctx context.Context, client tigerbeetle.Client) (last uint64, err error) {
 	filter := tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()}
 
 	found, err := within(ctx, func() ([]tb.Transfer, error) { return client.QueryTransfers(filter) })
@@ -27,17 +27,17 @@ const pageMax = 8189
 
 const ledgerAnswersWithin = time.Minute
 
-// readAccounts calls take with every account of a code, or with all for code 0.
-func readAccounts(ctx context.Context, client tigerbeetle.Client, code uint16, take func(tb.Account)) error {
-	return readPages(ctx, "accounts", &tb.QueryFilter{Code: code}, client.QueryAccounts, func(a tb.Account) uint64 {
+// ReadAccounts calls take with every account of a code, or with all for code 0.
+func ReadAccounts(ctx context.Context, client tigerbeetle.Client, code uint16, take func(tb.Account)) error {
+	return ReadPages(ctx, "accounts", &tb.QueryFilter{Code: code}, client.QueryAccounts, func(a tb.Account) uint64 {
 		take(a)
 		return a.Timestamp
 	})
 }
 
-// readPages reads objects in the order of their timestamps, one page a query. It moves the filter behind what it
+// ReadPages reads objects in the order of their timestamps, one page a query. It moves the filter behind what it
 // has read.
-func readPages[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error),
+func ReadPages[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error),
 	take func(O) uint64) error {
 	filter.Limit = pageMax
 

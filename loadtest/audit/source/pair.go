@@ -1,4 +1,4 @@
-package audit
+package source
 
 import (
 	"cmp"
@@ -30,18 +30,18 @@ const renewalsMax = 64
 
 // Pair compares topics and ledger.
 type Pair struct {
-	topics *topics
+	topics *Topics
 	ledger tigerbeetle.Client
 }
 
 // OpenPair connects to Kafka. It does not wait for it.
 func OpenPair(kafka []kgo.Opt, ledger tigerbeetle.Client) (*Pair, error) {
-	topics, err := openTopics(kafka, nil)
+	topics, err := OpenTopics(kafka, nil)
 	return &Pair{topics, ledger}, err
 }
 
 // Close closes the connection to Kafka.
-func (p *Pair) Close() { p.topics.close() }
+func (p *Pair) Close() { p.topics.Close() }
 
 // Compare returns what is wrong with the ledger beside these topics, or nothing. An error means that it is not
 // known. It waits as long as the ledger does not answer.
@@ -79,11 +79,11 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 			there[t.ID] = t
 		}
 	}
-	var is identity
+	var is Identity
 
 	for number := range uint64(renewalsMax + 1) {
 		if t, known := there[identityID(number+1).TigerBeetle()]; known {
-			is = identity{uint32(number + 1), t.Timestamp}
+			is = Identity{uint32(number + 1), t.Timestamp}
 		}
 	}
 
@@ -104,18 +104,18 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 	return "", nil
 }
 
-// identity is which ledger one is: the number of its identity, and the ledger's time of the transfer that began it.
-type identity struct {
-	number uint32
-	since  uint64
+// Identity is which ledger one is: the number of its identity, and the ledger's time of the transfer that began it.
+type Identity struct {
+	Number uint32
+	Since  uint64
 }
 
-func (i identity) String() string {
-	if i.number == 0 {
+func (i Identity) String() string {
+	if i.Number == 0 {
 		return "one without a marker"
 	}
 
-	return fmt.Sprintf("%d-%d", i.number, i.since)
+	return fmt.Sprintf("%d-%d", i.Number, i.Since)
 }
 
 // identityID returns the id of the transfer that begins an identity: its number - 1, 64 bits of zero, and role
@@ -124,7 +124,7 @@ func identityID(number uint64) spec.Number { return spec.Number{High: (number - 
 
 type checkpoint struct {
 	partition int32
-	ledger    identity
+	ledger    Identity
 	seen      []tb.Uint128
 	at        time.Time
 }
@@ -133,14 +133,14 @@ type checkpoint struct {
 const lookBackMax = 64
 
 // checkpoints returns the last checkpoint of each partition that has one.
-func (t *topics) checkpoints(ctx context.Context) (all []checkpoint, err error) {
-	b, err := t.boundsOf(ctx, checkpointsTopic)
+func (t *Topics) checkpoints(ctx context.Context) (all []checkpoint, err error) {
+	b, err := t.BoundsOf(ctx, checkpointsTopic)
 	if err != nil {
 		return nil, err
 	}
 
-	for partition, end := range b.ends[checkpointsTopic] {
-		start := b.starts[checkpointsTopic][partition].Offset
+	for partition, end := range b.Ends[checkpointsTopic] {
+		start := b.Starts[checkpointsTopic][partition].Offset
 		for offset := end.Offset - 1; offset >= max(start, end.Offset-lookBackMax); offset-- {
 			stored, err := t.fetchAt(ctx, checkpointsTopic, partition, offset)
 			if err != nil {
@@ -177,7 +177,7 @@ func checkpointIn(stored *kmsg.FetchResponseTopicPartition, partition int32, off
 		return c, false
 	}
 
-	c = checkpoint{partition: partition, ledger: identity{message.LedgerNumber, message.LedgerSince},
+	c = checkpoint{partition: partition, ledger: Identity{message.LedgerNumber, message.LedgerSince},
 		at: record.Timestamp}
 	for _, id := range message.Seen {
 		if len(id) != 16 {
@@ -200,9 +200,9 @@ func (uncompressed) Decompress(bytes []byte, codec kgo.CompressionCodecType) ([]
 	return bytes, nil
 }
 
-// checkPair fails if topics and ledger do not belong together: then there is nothing to audit. That the ledger is
+// CheckPair fails if topics and ledger do not belong together: then there is nothing to audit. That the ledger is
 // another or older comes first, because then it may well name another log.
-func checkPair(ctx context.Context, ledger tigerbeetle.Client, t *topics, b bounds, committed map[int32]int64) error {
+func CheckPair(ctx context.Context, ledger tigerbeetle.Client, t *Topics, b Bounds, committed map[int32]int64) error {
 	wrong, err := (&Pair{t, ledger}).Compare(ctx)
 	if wrong != "" {
 		return errors.New("the ledger is not the topics': " + wrong +

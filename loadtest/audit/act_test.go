@@ -24,9 +24,10 @@ func withRegister(t *testing.T) *history {
 	h := clean(t)
 	h.open(spec.Register, aliceBooks, brunoBooks, spec.AllowanceSource)
 
-	for i, books := range []spec.AccountID{aliceBooks, brunoBooks} {
+	for _, books := range []spec.AccountID{aliceBooks, brunoBooks} {
+		opening, _ := spec.PopulationIn(populationMoney, populationCount).Opening(books)
 		h.open(spec.AllowanceOf(books, 0), spec.AllowanceOf(books, 1))
-		h.opening(books, spec.PopulationIn(populationMoney, populationCount).Opening(uint64(i)))
+		h.opening(books, opening)
 		h.act(spec.CodeJoined, books, tb.Transfer{})
 	}
 

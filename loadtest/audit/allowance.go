@@ -279,7 +279,7 @@ func (j *Judge) judgeOutflow(p *payment) refusal {
 		}
 	}
 
-	return unless(false, "%s had no cap on outflow that %d centavos exceeded", spec.IspbOf(c.Payer), c.Centavos)
+	return unless(false, "%s had no cap on outflow that %d centavos exceeded", spec.ISPBOf(c.Payer), c.Centavos)
 }
 
 // unfit returns what is wrong with allowances as they are, by account.

@@ -211,7 +211,7 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 		a.back = &said
 		want.id, want.status = said.id, map[bool]string{true: "settled", false: "rejected"}[t.UserData32 == 0]
 	case t.Code == spec.CodeReceipt:
-		t.UserData64 = binary.BigEndian.Uint64([]byte(spec.IspbOf(spec.NumberOf(t.DebitAccountID))))
+		t.UserData64 = binary.BigEndian.Uint64([]byte(spec.ISPBOf(spec.NumberOf(t.DebitAccountID))))
 		want.status, want.centavos, want.id = "refused", 0, textOf('E', t)
 	default:
 		want.id, want.status, want.centavos = textOf('E', t),

@@ -297,7 +297,7 @@ func (j *Judge) judgeAnswer(p *payment) {
 		return
 	}
 
-	bank := spec.IspbOf(p.Content.Payee)
+	bank := spec.ISPBOf(p.Content.Payee)
 	if _, said := j.answers.given[answer{p.ID, bank, reason}]; said {
 		j.summary.Answered++
 		return

@@ -236,9 +236,7 @@ var onlyAtTheEnd = []string{
 	"after 90 days", "settled before its original", // by the ledger's clock, which a test of a follower does not keep
 	"a mark of a payment of which nothing was given back", "held in a slot that is marked as burnt",
 	"held, and the payment is not marked",
-	"a second funding of a reserve", "a deposit of a customer outside the population", "a deposit of one centavo more",
-	"a second marker",
-	"a marker of another population", "no marker", "a deposit is missing",
+	"no marker", "a deposit is missing",
 }
 
 // isFollowed requires that a follower finds a fault, too, in every order of the streams.

@@ -202,7 +202,7 @@ func (j *Judge) exists(id spec.AccountID) bool {
 }
 
 func (j *Judge) judgeNoBank(of spec.AccountID) refusal {
-	return unless(!j.exists(spec.TransitOf(of)), "the ledger has the bank %s", spec.IspbOf(of))
+	return unless(!j.exists(spec.TransitOf(of)), "the ledger has the bank %s", spec.ISPBOf(of))
 }
 
 func (j *Judge) judgeNoAccount(id spec.AccountID) refusal {
@@ -289,7 +289,7 @@ func (j *Judge) usedSlots(p *payment, o *given) (used int) {
 // checkBusy reports a verdict that says that a bank had too many questions, while it had none.
 func (j *Judge) checkBusy(t tb.Transfer, payee spec.AccountID, from uint64, wrong blame) {
 	if t.UserData32 == bankBusy && !j.wasAsked(payee, from) {
-		wrong("it says %s, but no payment waited for the bank %s", spec.ReasonText(bankBusy), spec.IspbOf(payee))
+		wrong("it says %s, but no payment waited for the bank %s", spec.ReasonText(bankBusy), spec.ISPBOf(payee))
 	}
 }
 

@@ -193,16 +193,17 @@ func (j *Judge) pairAct(t tb.Transfer, amount uint64, wrong blame) {
 func (j *Judge) takeOpening(t tb.Transfer, books spec.AccountID, amount uint64) {
 	j.acts.of(books)
 
-	if _, again := j.books.opened[books]; again || spec.NumberOf(t.ID) != books {
-		j.add(WrongFunding, spec.TransferName(t), "an opening of %s; the one opening has the id of the books", spec.AccountName(books))
-		return
-	}
-
 	says := spec.MoneyOf(amount)
 	if spec.NumberOf(t.DebitAccountID) == books {
 		says = spec.Money{}.Minus(says)
 	}
-	j.books.opened[books] = says
+
+	if want, opened := j.books.population.Opening(books); !opened || says != want || spec.NumberOf(t.ID) != books {
+		j.add(WrongFunding, spec.TransferName(t), "an opening of %s with %v centavos; the one has the id of the books, and %v",
+			spec.AccountName(books), says, want)
+		return
+	}
+	j.books.openings++
 }
 
 // judgeMoneyWithoutAct finds money of acts whose record did not come right behind it. The ledger was read
@@ -259,7 +260,7 @@ func (j *Judge) judgeSuspended(at uint64, banks ...spec.AccountID) refusal {
 func (j *Judge) judgeBegun(subject string, at uint64, banks ...spec.AccountID) {
 	for _, bank := range banks {
 		if !slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), false) {
-			j.add(BeyondTerms, subject, "it was begun although %s had been suspended for more than %v", spec.IspbOf(bank),
+			j.add(BeyondTerms, subject, "it was begun although %s had been suspended for more than %v", spec.ISPBOf(bank),
 				registerAge)
 		}
 	}
@@ -269,7 +270,7 @@ func (j *Judge) judgeBegun(subject string, at uint64, banks ...spec.AccountID) {
 func (j *Judge) judgePaymentCap(p *payment) refusal {
 	caps := j.terms(p.Content.Payer).paymentCap.during(j.lookedFrom(p.decidedAt), p.decidedAt)
 	return unless(slices.ContainsFunc(caps, func(limit uint64) bool { return limit > 0 && p.Content.Centavos > limit }),
-		"its %d centavos are not above a cap on payments of %s: %d", p.Content.Centavos, spec.IspbOf(p.Content.Payer), caps)
+		"its %d centavos are not above a cap on payments of %s: %d", p.Content.Centavos, spec.ISPBOf(p.Content.Payer), caps)
 }
 
 // judgeTerms checks what was held for a payment against the register.
@@ -284,7 +285,7 @@ func (j *Judge) judgeTerms(p *payment) {
 	caps := terms.paymentCap.during(from, p.heldAt)
 	if !slices.ContainsFunc(caps, func(limit uint64) bool { return limit == 0 || c.Centavos <= limit }) {
 		j.add(BeyondTerms, p.ID.String(), "%d centavos were held, above the cap of %s on a payment: %d", c.Centavos,
-			spec.IspbOf(c.Payer), caps)
+			spec.ISPBOf(c.Payer), caps)
 	}
 
 	if p.capHeldAt == 0 && !p.old && !c.SameBank() && !j.clockWasWrong(p.AcceptedMs, p.heldAt) {
@@ -296,7 +297,7 @@ func (j *Judge) judgeTerms(p *payment) {
 			}
 		}
 		j.add(WrongAllowance, p.ID.String(), "it was held without leg 4, although the outflow of %s is capped",
-			spec.IspbOf(c.Payer))
+			spec.ISPBOf(c.Payer))
 	}
 }
 

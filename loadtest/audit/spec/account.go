@@ -110,8 +110,8 @@ func BankNamed(id ID) AccountID {
 	return AccountID{High: KindCustomer<<kindShift | packed(string(id[1:9]), Base36)<<ispbShift}
 }
 
-// IspbOf returns the ISPB in an account's id.
-func IspbOf(id AccountID) string {
+// ISPBOf returns the ISPB in an account's id.
+func ISPBOf(id AccountID) string {
 	text := "0000000" + strings.ToUpper(strconv.FormatUint(id.High&ispbMask>>ispbShift, 36))
 	return text[len(text)-8:]
 }
@@ -123,7 +123,7 @@ var WindowNames = [...]string{"day", "night"}
 
 // AccountName names an account, for people.
 func AccountName(id AccountID) string {
-	ispb, known := IspbOf(id), Chart[KindOf(id)]
+	ispb, known := ISPBOf(id), Chart[KindOf(id)]
 	switch KindOf(id) {
 	case KindAllowance:
 		return known.name + ispb + ", " + WindowNames[id.High>>BranchShift&1]

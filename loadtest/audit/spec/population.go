@@ -24,11 +24,23 @@ func PopulationIn(userData128 tb.Uint128, userData64 uint64) Population {
 
 const (
 	firstBank      = 10_000_001
-	ordinaryBranch = "0001"
-	richBranch     = "9010" // its one customer owns twice the reserve of the bank
+	ordinaryBranch = 1
+	richBranch     = 9010 // its one customer owns twice the reserve of the bank
 )
 
+// MarkerID is the id of bootstrap's last transfer.
 var MarkerID = Number{Low: 15}
+
+// bank returns the place of an account's bank among those that bootstrap funded.
+func (p Population) bank(of AccountID) (bank uint64, known bool) {
+	number, err := strconv.ParseUint(ISPBOf(of), 10, 64)
+	return number - firstBank, err == nil && number >= firstBank && number-firstBank < p.Banks
+}
+
+// customersOf returns how many ordinary customers a bank has.
+func (p Population) customersOf(bank uint64) uint64 {
+	return (p.customers + p.Banks - 1 - bank) / p.Banks
+}
 
 // Fundings returns how many transfers funded the population: one for each bank, each rich and
 // each ordinary customer.
@@ -40,38 +52,33 @@ func (p Population) Fundings() uint64 {
 	return 2*p.Banks + p.customers
 }
 
-// Funding returns the account that a funding credits, and its amount in centavos. The id of
-// the transfer is that of the account. i is less than fundings().
-func (p Population) Funding(i uint64) (credit AccountID, amount uint64) {
-	bank, branch, number := i%p.Banks, "", uint64(1)
-	switch ordinary := i - 2*p.Banks; {
-	case i < p.Banks:
-		amount = p.reserve
-	case i < 2*p.Banks:
-		branch, amount = richBranch, 2*p.reserve
+// Funding returns with how many centavos bootstrap funded an account, if it did. The id of the transfer is that of the
+// account.
+func (p Population) Funding(account AccountID) (centavos uint64, funded bool) {
+	bank, known := p.bank(account)
+	switch branch := account.High >> BranchShift & (1<<14 - 1); {
+	case !known:
+		return 0, false
+	case account == ReserveOf(account):
+		return p.reserve, true
+	case KindOf(account) != KindCustomer || account.High&(1<<BranchShift-1) != 0 || account.Low == 0:
+		return 0, false
+	case branch == richBranch:
+		return 2 * p.reserve, account.Low == 1
 	default:
-		bank, branch, number, amount = ordinary%p.Banks, ordinaryBranch, ordinary/p.Banks+1, p.deposit
+		return p.deposit, branch == ordinaryBranch && account.Low <= p.customersOf(bank)
 	}
-
-	ispb := strconv.FormatUint(firstBank+bank, 10)
-	if branch == "" {
-		credit, _ = CustomerAccount(ispb, ordinaryBranch, "1")
-		return ReserveOf(credit), amount
-	}
-	credit, _ = CustomerAccount(ispb, branch, strconv.FormatUint(number, 10))
-
-	return credit, amount
 }
 
 // Opening returns what the fundings bring to the reserve and the transit account of a bank together.
-func (p Population) Opening(bank uint64) Money {
-	customers := p.customers / p.Banks
-	if bank < p.customers%p.Banks {
-		customers++
+func (p Population) Opening(books AccountID) (sum Money, funded bool) {
+	bank, known := p.bank(books)
+	if !known {
+		return sum, false
 	}
-	deposits := MoneyOf(p.reserve).times(2).Plus(MoneyOf(p.deposit).times(customers))
+	deposits := MoneyOf(p.reserve).times(2).Plus(MoneyOf(p.deposit).times(p.customersOf(bank)))
 
-	return MoneyOf(p.reserve).Minus(deposits)
+	return MoneyOf(p.reserve).Minus(deposits), true
 }
 
 func (p Population) String() string {

@@ -108,7 +108,7 @@ func NameIn128(t tb.Transfer) string {
 		letter = 'D'
 	case t.Code == CodeReceipt || t.Code == CodeReturn: // user_data_64 is a hash; the accounts are of the payer's bank
 		t.UserData64 = 0
-		for _, c := range []byte(IspbOf(NumberOf(t.DebitAccountID))) {
+		for _, c := range []byte(ISPBOf(NumberOf(t.DebitAccountID))) {
 			t.UserData64 = t.UserData64<<8 | uint64(c)
 		}
 	}

@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -19,16 +18,22 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
-
-	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // An archive has one row for each verdict of the time that it covers, and one for each transfer that belongs to no
-// payment. Its rows stand in the ledger's order, so both are read side by side.
+// payment.
+
+// archive is the rows of an archive that were not found in the ledger yet, by the ledger's time.
+type archive struct {
+	rows    map[int64]archived
+	to      int64             // where it ends
+	chains  map[string]string // of the last segment of each day
+	within  bool              // the transfer at hand goes on with a chain
+	covered bool              // that chain is of a payment
+}
 
 // archived is what a row says, of either kind.
 type archived struct {
-	at       int64
 	id       string // EndToEndId or RtrId; of a record the transfer's
 	status   string // empty: it is a record
 	centavos int64
@@ -48,93 +53,73 @@ type archivedRecord struct {
 	Code int32  `parquet:"code"`
 }
 
-// archive reads an archive file by file.
-type archive struct {
-	folder  fs.FS
-	files   []archivedFile // that are not read yet
-	rows    []archived     // of the last one that was
-	to      int64          // where it ends
-	chains  map[string]string
-	within  bool      // the transfer at hand goes on with a chain
-	covered bool      // that chain has its row
-	back    *archived // the row of a return whose legs come next
-	err     error
-}
-
-// archivedFile is what a manifest says of a segment, or those of a whole day together.
-type archivedFile struct {
-	name     string // without folder and ending
+// segment is what a manifest says of a segment.
+type segment struct {
 	Payments int    `json:"payments"`
 	Records  int    `json:"records"`
 	To       int64  `json:"to"`
 	Day      string `json:"day"`
-	Chain    string `json:"chain"` // of the last segment
+	Chain    string `json:"chain"`
 }
 
-func openArchive(folder fs.FS) (*archive, error) {
-	a := &archive{folder: folder, chains: map[string]string{}}
+// ReadArchive makes the audit compare an archive with the ledger. Call it before Transfer.
+func (j *Judge) ReadArchive(folder fs.FS) error {
+	j.archive = &archive{rows: map[int64]archived{}, chains: map[string]string{}}
 
 	days, err := fs.Glob(folder, "manifests/day=*")
+	if err == nil && len(days) == 0 {
+		return errors.New("the archive has no segment")
+	}
+
 	for _, day := range days {
 		names, wrong := fs.Glob(folder, day+"/*.json")
 		if merged := day + "/day.json"; slices.Contains(names, merged) {
-			names = []string{merged} // of all of the day, the last one first
+			names = []string{merged} // of all of the day, the last segment first
 		}
 
 		err = cmp.Or(err, wrong)
 		for _, name := range names {
-			text, wrong := fs.ReadFile(folder, name)
-			err = cmp.Or(err, wrong)
-			file := archivedFile{name: strings.TrimSuffix(strings.TrimPrefix(name, "manifests/"), ".json")}
-
-			for lines := json.NewDecoder(bytes.NewReader(text)); lines.More() && err == nil; {
-				var segment archivedFile
-
-				err = lines.Decode(&segment)
-				if segment.To > file.To {
-					file.To, file.Day, file.Chain = segment.To, segment.Day, segment.Chain
-				}
-				file.Payments, file.Records = file.Payments+segment.Payments, file.Records+segment.Records
-			}
-			a.files, a.to, a.chains[file.Day] = append(a.files, file), file.To, file.Chain
+			err = cmp.Or(err, j.archive.read(folder, name))
 		}
 	}
 
-	if err != nil || len(a.files) == 0 {
-		return nil, cmp.Or(err, errors.New("the archive has no segment"))
-	}
-
-	return a, nil
+	return err
 }
 
-// next returns the next row, or nil at the end.
-func (a *archive) next() *archived {
-	for len(a.rows) == 0 && len(a.files) > 0 && a.err == nil {
-		file := a.files[0]
-		a.files = a.files[1:]
-		payments, err := archivedRows[archivedPayment](a.folder, "payments/"+file.name+".parquet", file.Payments)
-		records, wrong := archivedRows[archivedRecord](a.folder, "records/"+file.name+".parquet", file.Records)
-		a.err = cmp.Or(err, wrong)
+// read reads the rows of a manifest's segments.
+func (a *archive) read(folder fs.FS, manifest string) error {
+	text, err := fs.ReadFile(folder, manifest)
+	file := segment{}
 
-		for _, p := range payments {
-			if p.Status != "expired" { // no transfer says so
-				a.rows = append(a.rows, archived{p.At, p.ID, p.Status, p.Centavos})
-			}
-		}
+	for lines := json.NewDecoder(bytes.NewReader(text)); lines.More() && err == nil; {
+		var of segment
 
-		for _, r := range records {
-			if !slices.Contains(notImported, r.Code) {
-				a.rows = append(a.rows, archived{at: r.At, id: r.ID})
-			}
+		err = lines.Decode(&of)
+		of.Payments, of.Records = of.Payments+file.Payments, of.Records+file.Records
+		if of.To < file.To {
+			of.To, of.Day, of.Chain = file.To, file.Day, file.Chain
 		}
-		slices.SortStableFunc(a.rows, func(a, b archived) int { return cmp.Compare(a.at, b.at) })
+		file = of
+	}
+	a.to, a.chains[file.Day] = max(a.to, file.To), file.Chain
+
+	name := strings.TrimSuffix(strings.TrimPrefix(manifest, "manifests"), ".json") + ".parquet"
+	payments, wrong := archivedRows[archivedPayment](folder, "payments"+name, file.Payments)
+	records, bad := archivedRows[archivedRecord](folder, "records"+name, file.Records)
+
+	for _, p := range payments {
+		if p.Status != "expired" { // no transfer says so
+			a.rows[p.At] = archived{p.ID, p.Status, p.Centavos}
+		}
 	}
 
-	if len(a.rows) == 0 || a.err != nil {
-		return nil
+	for _, r := range records {
+		if !slices.Contains(notImported, r.Code) {
+			a.rows[r.At] = archived{id: r.ID}
+		}
 	}
 
-	return &a.rows[0]
+	return cmp.Or(err, wrong, bad)
 }
 
 // notImported are the codes of records that a rebuilt ledger has not: they are not compared.
@@ -159,78 +144,76 @@ func archivedRows[R any](folder fs.FS, name string, count int) (rows []R, err er
 	return rows, nil
 }
 
-// see compares the next transfer of the ledger with the next row, and returns what is wrong, if anything.
-func (a *archive) see(t tb.Transfer) (wrong string) {
-	flags := t.TransferFlags()
-	first := !a.within
-
-	a.within = flags.Linked
-	if t.Code == spec.CodeArchived {
-		return a.ended(t)
+// judgeRow compares what the archive must say of an instant of the ledger.
+func (j *Judge) judgeRow(at uint64, subject string, want archived) {
+	if int64(at) > j.archive.to {
+		return
 	}
 
-	if int64(t.Timestamp) > a.to || t.Code == spec.CodeClockProbe || slices.Contains(notImported, int32(t.Code)) {
-		return ""
+	row, known := j.archive.rows[int64(at)]
+	delete(j.archive.rows, int64(at))
+	if !known || row != want {
+		j.add(WrongArchive, subject, "its row at %d (%t) says %+v, of what the ledger has as %+v", at, known, row, want)
 	}
-
-	ends := flags.PostPendingTransfer || flags.VoidPendingTransfer
-	if first {
-		// of a payment or a return: one row, or none yet
-		a.covered = flags.Pending || ends || t.Code == spec.CodeReturn && flags.Linked
-	}
-
-	if back := a.back; back != nil && ends && !first { // its first leg says what the verdict does not
-		a.back = nil
-		if want := (archived{back.at, textOf('D', t), back.status,
-			int64(spec.NumberOf(t.Amount).Low)}); *back != want {
-			return fmt.Sprintf("it says %+v of what the ledger has as %+v", *back, want)
-		}
-	}
-
-	if flags.Pending || a.covered && !first {
-		return ""
-	}
-
-	extra := ""
-	for row := a.next(); row != nil && row.at < int64(t.Timestamp); row = a.next() {
-		extra = cmp.Or(extra, fmt.Sprintf("it has a row of %s at %d, and the ledger has nothing there", row.id, row.at))
-		a.rows = a.rows[1:]
-	}
-
-	row := a.next()
-	if row == nil || row.at > int64(t.Timestamp) {
-		return cmp.Or(extra, fmt.Sprintf("it has no row of the transfer with code %d at %d", t.Code, t.Timestamp))
-	}
-	said := *row
-	a.rows = a.rows[1:]
-
-	want := archived{at: said.at, id: t.ID.String(), status: said.status, centavos: said.centavos}
-	switch { // what a row of a payment must say
-	case said.status == "":
-	case t.Code == spec.CodeReturn:
-		a.back = &said
-		want.id, want.status = said.id, map[bool]string{true: "settled", false: "rejected"}[t.UserData32 == 0]
-	case t.Code == spec.CodeReceipt:
-		t.UserData64 = binary.BigEndian.Uint64([]byte(spec.ISPBOf(spec.NumberOf(t.DebitAccountID))))
-		want.status, want.centavos, want.id = "refused", 0, textOf('E', t)
-	default:
-		want.id, want.status, want.centavos = textOf('E', t),
-			map[bool]string{true: "settled", false: "rejected"}[flags.PostPendingTransfer],
-			int64(spec.NumberOf(t.Amount).Low)
-	}
-
-	if said != want {
-		return cmp.Or(extra, fmt.Sprintf("it says %+v of what the ledger has as %+v", said, want))
-	}
-
-	return extra
 }
 
-// ended compares how the ledger says that a day ends with the chain of its last segment. An older copy of an archive
+// archiveRecord compares a transfer that belongs to no payment with its row. In a chain that begins with one of a
+// payment, all belongs to that.
+func (j *Judge) archiveRecord(t tb.Transfer) {
+	a := j.archive
+	if a == nil {
+		return
+	}
+
+	flags := t.TransferFlags()
+	if !a.within {
+		a.covered = flags.Pending || flags.PostPendingTransfer || flags.VoidPendingTransfer ||
+			t.Code == spec.CodeReturn && flags.Linked
+	}
+	a.within = flags.Linked
+
+	if !a.covered && t.Code != spec.CodeReceipt && t.Code != spec.CodeReturn && t.Code != spec.CodeClockProbe &&
+		!slices.Contains(notImported, int32(t.Code)) {
+		j.judgeRow(t.Timestamp, spec.TransferName(t), archived{id: t.ID.String()})
+	}
+}
+
+// judgeArchive compares the rows of payments with their verdicts, and finds those that nothing explains.
+func (j *Judge) judgeArchive() {
+	if j.archive == nil {
+		return
+	}
+
+	for _, p := range j.all {
+		if p.decidedAt == 0 {
+			continue
+		}
+		want := archived{p.ID.String(), "settled", int64(p.Amount())}
+
+		switch {
+		case p.receipt && p.Back == nil:
+			want.status, want.centavos = "refused", 0
+		case p.verdict != 0:
+			want.status = "rejected"
+		}
+		if p.Back != nil && p.posted|p.voided == 0 { // the ledger knows neither its id nor its amount
+			row := j.archive.rows[int64(p.decidedAt)]
+			want.id, want.centavos = row.id, row.centavos
+		}
+		j.judgeRow(p.decidedAt, p.ID.String(), want)
+	}
+
+	for at, row := range j.archive.rows {
+		j.add(WrongArchive, row.id, "it has a row of it at %d, and the ledger has nothing there", at)
+	}
+}
+
+// judgeDayEnd compares how the ledger says that a day ends with the chain of its last segment. An older copy of an archive
 // may not cover the day.
-func (a *archive) ended(t tb.Transfer) string {
-	if dayOver(t.UserData32).UnixNano() > a.to {
-		return ""
+func (j *Judge) judgeDayEnd(t tb.Transfer) {
+	a := j.archive
+	if a == nil || dayOver(t.UserData32).UnixNano() > a.to {
+		return
 	}
 	day := spec.Epoch.AddDate(0, 0, int(t.UserData32)).Format(time.DateOnly)
 	chain, err := base64.StdEncoding.DecodeString(a.chains[day])
@@ -239,53 +222,12 @@ func (a *archive) ended(t tb.Transfer) string {
 	has := binary.BigEndian.AppendUint64(
 		binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, said.High), said.Low), t.UserData64)
 	if err != nil || !bytes.HasPrefix(chain, has) {
-		return fmt.Sprintf("its %s ends with the chain %s, and the ledger says that one ends with %x", day,
-			a.chains[day], has)
+		j.add(WrongArchive, spec.TransferName(t), "its %s ends with the chain %s, and the ledger says that one ends with %x",
+			day, a.chains[day], has)
 	}
-
-	return ""
-}
-
-// rest returns what rows there are after the last transfer.
-func (a *archive) rest() string {
-	if row := a.next(); row != nil {
-		return fmt.Sprintf("it has a row of %s at %d, and the ledger has nothing there", row.id, row.at)
-	}
-
-	return ""
-}
-
-func textOf(letter byte, t tb.Transfer) string {
-	id, _, err := spec.IdIn(letter, t)
-	if err != nil {
-		return err.Error()
-	}
-
-	return id.String()
 }
 
 // dayOver is midnight in São Paulo, at the end of a day.
 func dayOver(day uint32) time.Time {
 	return spec.Epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour)
-}
-
-// judgeArchive compares an archive with the ledger.
-func (j *Judge) judgeArchive(ctx context.Context) error {
-	a, err := openArchive(j.config.Archive)
-	if err != nil {
-		return err
-	}
-
-	err = source.ReadPages(ctx, "transfers", &tb.QueryFilter{}, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
-		if wrong := a.see(t); wrong != "" {
-			j.add(WrongArchive, spec.TransferName(t), "%s", wrong)
-		}
-
-		return t.Timestamp
-	})
-	if wrong := a.rest(); err == nil && wrong != "" {
-		j.add(WrongArchive, "archive", "%s", wrong)
-	}
-
-	return cmp.Or(err, a.err)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -15,137 +14,92 @@ import (
 	"github.com/parquet-go/parquet-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/loadtest/audit/spec"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
-
-	"github.com/liquida/liquida/loadtest/audit/spec"
 )
+
+// rows returns what an archive must say of the clean history with returns.
+func (h *history) rows() (payments []archivedPayment, records []archivedRecord) {
+	row := func(id string, verdict spec.Number, status string, centavos int64) {
+		payments = append(payments, archivedPayment{id, status, centavos, int64(h.find(verdict).Timestamp)})
+	}
+
+	for order, row0 := range map[int]archivedPayment{settledOrder: {Status: "settled", Centavos: 1000},
+		sameBankOrder: {Status: "settled", Centavos: 250}, voidedOrder: {Status: "rejected", Centavos: 99},
+		receiptOrder: {Status: "refused"}, unknownOrder: {Status: "refused"}, expiredOrder: {Status: "refused"}} {
+		_, key := h.legsOf(h.message(order))
+		row(h.message(order).EndToEndId, key.Role(spec.ResolutionRole), row0.Status, row0.Centavos)
+	}
+
+	for _, g := range []*giver{h.settled, h.sameBank, h.voided, h.refused} {
+		status := "settled"
+		if g == h.voided || g == h.refused {
+			status = "rejected"
+		}
+		row(g.id.String(), spec.NumberOf(ledger.ReturnVerdict(g.id)), status, int64(g.content.AmountCentavos))
+	}
+	slices.SortFunc(payments, func(a, b archivedPayment) int { return int(a.At - b.At) })
+
+	for _, t := range h.transfers {
+		if t.Code == spec.CodeFunding || t.Code == spec.CodeReturned {
+			records = append(records, archivedRecord{t.ID.String(), int64(t.Timestamp), int32(t.Code)})
+		}
+	}
+
+	return payments, records
+}
+
+// archiveOf returns an archive with two segments, or with those of a day merged.
+func archiveOf(t *testing.T, payments []archivedPayment, records []archivedRecord, merged bool) fs.FS {
+	folder, lines := fstest.MapFS{}, []byte(nil)
+	file := func(name string, manifest []byte, payments []archivedPayment, records []archivedRecord) {
+		var written [2]bytes.Buffer
+		kit.Must(t, parquet.Write(&written[0], payments))
+		kit.Must(t, parquet.Write(&written[1], records))
+		folder["manifests/day=2026-11-24/"+name+".json"] = &fstest.MapFile{Data: manifest}
+		folder["payments/day=2026-11-24/"+name+".parquet"] = &fstest.MapFile{Data: written[0].Bytes()}
+		folder["records/day=2026-11-24/"+name+".parquet"] = &fstest.MapFile{Data: written[1].Bytes()}
+	}
+
+	for i, part := range [][]archivedPayment{payments[:2], payments[2:]} {
+		of := records[:i*len(records)]
+		manifest := fmt.Appendf(nil, `{"to": %d, "payments": %d, "records": %d}`, int64(1)<<62+int64(i), len(part), len(of))
+		lines = append(slices.Clone(manifest), lines...)
+		file(fmt.Sprint(i), manifest, part, of)
+	}
+
+	if merged { // what is left of the segments' files does not count
+		file("day", lines, payments, records)
+		delete(folder, "payments/day=2026-11-24/0.parquet")
+	}
+
+	return folder
+}
 
 // Whatever an archive has too little, too much, or otherwise than the ledger is found.
 func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
-	payer := spec.Number{High: 2<<59 | 7}.TigerBeetle()
-	transfers, payments, records := []tb.Transfer{}, []archivedPayment{}, []archivedRecord{}
-	at := uint64(0)
-	write := func(transfer tb.Transfer, flags tb.TransferFlags) *tb.Transfer {
-		at++
-		transfer.Timestamp, transfer.Flags, transfer.ID = at, flags.ToUint16(), tb.ToUint128(1000+at)
-		transfers = append(transfers, transfer)
-
-		return &transfers[len(transfers)-1]
-	}
-
-	for i := range 4 { // held and ended, two legs each
-		leg := tb.Transfer{Code: 1, Amount: tb.ToUint128(5), UserData64: 0x3130303030303031, DebitAccountID: payer}
-		leg.UserData128 = spec.Number{High: uint64(3_000_000+i)<<24 | 0x303030, Low: 0x3030303030303030}.TigerBeetle()
-		write(leg, tb.TransferFlags{Pending: true, Linked: true})
-		leg.Code = 3
-		write(leg, tb.TransferFlags{Pending: true})
-		post := i%2 == 0
-		leg.Code, leg.PendingID = 1, tb.ToUint128(1)
-		first := write(leg, tb.TransferFlags{PostPendingTransfer: post, VoidPendingTransfer: !post, Linked: true})
-		payments = append(payments,
-			archivedPayment{textOf('E', *first), map[bool]string{true: "settled", false: "rejected"}[post],
-				5, int64(at)})
-		leg.Code = 3
-		write(leg, tb.TransferFlags{PostPendingTransfer: post, VoidPendingTransfer: !post})
-		write(tb.Transfer{Code: spec.CodeClockProbe}, tb.TransferFlags{})
-		act := write(tb.Transfer{Code: 40}, tb.TransferFlags{})
-		records = append(records, archivedRecord{act.ID.String(), int64(at), 40})
-	}
-	back := tb.Transfer{Code: spec.CodeReturnLeg1, Amount: tb.ToUint128(3),
-		UserData128: spec.Number{High: 3_000_000<<24 | 0x303030, Low: 0x3030303030303030}.TigerBeetle(),
-		UserData64:  0x3130303030303032, DebitAccountID: payer}
-	write(back, tb.TransferFlags{Pending: true})
-	write(tb.Transfer{Code: spec.CodeReturn}, tb.TransferFlags{Linked: true})
-	payments = append(payments, archivedPayment{textOf('D', back), "settled", 3, int64(at)})
-	back.PendingID = tb.ToUint128(1)
-	write(back, tb.TransferFlags{PostPendingTransfer: true})
-	files := func(payments []archivedPayment, records []archivedRecord, merged bool) fs.FS {
-		file := func(rows any) *fstest.MapFile {
-			var content bytes.Buffer
-			var err error
-
-			switch rows := rows.(type) {
-			case []archivedPayment:
-				err = parquet.Write(&content, rows)
-			case []archivedRecord:
-				err = parquet.Write(&content, rows)
-			}
-			kit.Must(t, err)
-
-			return &fstest.MapFile{Data: content.Bytes()}
-		}
-		folder, lines := fstest.MapFS{}, []byte(nil)
-
-		for i, half := range [][2]int{{0, 2}, {2, len(payments)}} {
-			name, of := fmt.Sprintf("day=2026-11-24/%d", i), []archivedRecord(nil)
-			if i == 1 {
-				of = records
-			}
-			manifest := fmt.Appendf(nil, `{"to": %d, "payments": %d, "records": %d}`, at, half[1]-half[0], len(of))
-			lines = append(slices.Clone(manifest), lines...)
-			folder["manifests/"+name+".json"] = &fstest.MapFile{Data: manifest}
-			folder["payments/"+name+".parquet"] = file(payments[half[0]:half[1]])
-			folder["records/"+name+".parquet"] = file(of)
-		}
-
-		if merged { // what is left of the segments' files does not count
-			folder["manifests/day=2026-11-24/day.json"] = &fstest.MapFile{Data: lines}
-			folder["payments/day=2026-11-24/day.parquet"] = file(payments)
-			folder["records/day=2026-11-24/day.parquet"] = file(records)
-			delete(folder, "payments/day=2026-11-24/0.parquet")
-		}
-
-		return folder
-	}
-	judge := func(folder fs.FS) (found []string) {
-		a, err := openArchive(folder)
-		kit.Must(t, err)
-
-		for _, transfer := range transfers {
-			if wrong := a.see(transfer); wrong != "" {
-				found = append(found, wrong)
-			}
-		}
-
-		if wrong := a.rest(); wrong != "" {
-			found = append(found, wrong)
-		}
-
-		return found
-	}
-	// The records of the first half stand in the second segment, so only the second half may have some.
-	records, transfers = records[2:], slices.DeleteFunc(transfers, func(t tb.Transfer) bool {
-		return t.Code == 40 && t.Timestamp <= uint64(payments[1].At)+4
-	})
-	for _, merged := range []bool{false, true} {
-		if found := judge(files(payments, records, merged)); len(found) > 0 {
-			t.Fatal(found)
-		}
-	}
-
-	for want, change := range map[string]func(p *[]archivedPayment, r *[]archivedRecord){
-		"it has no row of the transfer with code 1": func(p *[]archivedPayment, _ *[]archivedRecord) {
-			*p = slices.Delete(*p, 2, 3)
+	for what, change := range map[string]func(p *[]archivedPayment, r *[]archivedRecord){
+		"":                     func(*[]archivedPayment, *[]archivedRecord) {},
+		"no row of a payment":  func(p *[]archivedPayment, _ *[]archivedRecord) { *p = slices.Delete(*p, 3, 4) },
+		"no row of a transfer": func(_ *[]archivedPayment, r *[]archivedRecord) { *r = (*r)[1:] },
+		"another id":           func(_ *[]archivedPayment, r *[]archivedRecord) { (*r)[0].ID += "0" },
+		"another amount":       func(p *[]archivedPayment, _ *[]archivedRecord) { (*p)[0].Centavos++ },
+		"another amount of a return": func(p *[]archivedPayment, _ *[]archivedRecord) {
+			(*p)[slices.IndexFunc(*p, func(p archivedPayment) bool { return p.ID[0] == 'D' })].Centavos++
 		},
-		"it has no row of the transfer with code 40": func(_ *[]archivedPayment, r *[]archivedRecord) { *r = (*r)[:1] },
-		"the ledger has nothing there": func(p *[]archivedPayment, _ *[]archivedRecord) {
-			extra := (*p)[2]
-			extra.At++
-			*p = slices.Insert(*p, 3, extra)
+		"another status": func(p *[]archivedPayment, _ *[]archivedRecord) { (*p)[2].Status = "expired" },
+		"a row of nothing": func(p *[]archivedPayment, _ *[]archivedRecord) {
+			*p = append(*p, archivedPayment{ID: "E1", Status: "settled", At: 7})
 		},
-		"it says {at:15 id:E10000001": func(p *[]archivedPayment, _ *[]archivedRecord) { (*p)[2].Centavos++ },
-		"centavos:4":                  func(p *[]archivedPayment, _ *[]archivedRecord) { (*p)[4].Centavos++ },
-		"status:rejected":             func(p *[]archivedPayment, _ *[]archivedRecord) { (*p)[2].Status = "rejected" },
 	} {
-		p, r := slices.Clone(payments), slices.Clone(records)
-		change(&p, &r)
-
 		for _, merged := range []bool{false, true} {
-			if found := judge(files(p, r, merged)); len(found) != 1 || !strings.Contains(found[0], want) {
-				t.Errorf("%s: %q", want, found)
-			}
+			h := withReturns(t)
+			p, r := h.rows()
+			change(&p, &r)
+			h.archive = archiveOf(t, p, r, merged)
+			h.finds(what, WrongArchive, min(len(what), 1))
 		}
 	}
 }
@@ -153,25 +107,24 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 // How the ledger says that a day ends must be how the archive's day ends.
 func TestTheEndOfADayIsThatOfItsArchive(t *testing.T) {
 	hash := sha256.Sum256([]byte("the last segment"))
-	to := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC).UnixNano() // the end of the day after
-	manifest := fmt.Sprintf(`{"to": %d, "day": "2026-11-24", "chain": %q}`, to,
+	to := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC) // the end of the day after
+	manifest := fmt.Sprintf(`{"to": %d, "day": "2026-11-24", "chain": %q}`, to.UnixNano(),
 		base64.StdEncoding.EncodeToString(hash[:]))
-	a, err := openArchive(fstest.MapFS{"manifests/day=2026-11-24/0.json": {Data: []byte(manifest)}})
-	kit.Must(t, err)
-
 	day := pix.DayOf(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))
-	if wrong := a.see(ledger.Archived(day, hash)); wrong != "" {
-		t.Error(wrong)
-	}
 
-	for what, said := range map[string]tb.Transfer{"another chain": ledger.Archived(day, sha256.Sum256(nil)),
-		"a day that is not there": ledger.Archived(day.Next(), hash)} {
-		if a.see(said) == "" {
-			t.Errorf("%s is not found", what)
-		}
-	}
-
-	if wrong := a.see(ledger.Archived(day.Next().Next(), hash)); wrong != "" {
-		t.Errorf("the day is after the end of this copy: %s", wrong)
+	for _, c := range []struct {
+		what  string
+		said  tb.Transfer
+		found int
+	}{
+		{"the day's end", ledger.Archived(day, hash), 0},
+		{"another chain", ledger.Archived(day, sha256.Sum256(nil)), 1},
+		{"a day that is not there", ledger.Archived(day.Next(), hash), 1},
+		{"a day after the end of this copy", ledger.Archived(day.Next().Next(), hash), 0},
+	} {
+		h := &history{t: t, archive: fstest.MapFS{"manifests/day=2026-11-24/0.json": {Data: []byte(manifest)}}}
+		c.said.Timestamp = uint64(to.AddDate(0, 0, 9).UnixNano())
+		h.transfers = append(h.transfers, c.said)
+		h.finds(c.what, WrongArchive, c.found)
 	}
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -41,7 +42,8 @@ type history struct {
 	questions   []source.Record // nil: requests are not audited
 	cutAsked    reach
 
-	config Config
+	config  Config
+	archive fs.FS // nil: none is judged
 
 	settled, voided, refused, sameBank *giver // of withReturns
 }
@@ -178,6 +180,10 @@ func (h *history) audit() Verdict {
 		j.Account(account)
 	}
 	h.stamp()
+
+	if h.archive != nil {
+		kit.Must(h.t, j.ReadArchive(h.archive))
+	}
 	transfers := slices.Clone(h.transfers)
 	slices.SortStableFunc(transfers, func(x, y tb.Transfer) int { return cmp.Compare(x.Timestamp, y.Timestamp) })
 

@@ -46,6 +46,7 @@ type Judge struct {
 	acts      acts
 	answers   answers
 	asked     asked
+	archive   *archive // nil: none is judged
 	repeats   repeats
 	shortages shortages
 	questions map[spec.AccountID]*openQuestions // by the receiving bank's transit account
@@ -274,6 +275,7 @@ func (j *Judge) Transfer(t tb.Transfer) {
 	j.position = t.Timestamp
 	j.takeImported(&t)
 	j.shortages.take(t)
+	j.archiveRecord(t)
 
 	if t.Ledger == spec.AllowanceLedger && !j.takeAllowance(t) {
 		return
@@ -386,6 +388,7 @@ func (j *Judge) Judge() Verdict {
 	j.judgeMoneyWithoutAct(math.MaxUint64)
 	j.judgeAllowances()
 	j.judgeAccounts()
+	j.judgeArchive()
 	j.summary.Accounts = len(j.books.accounts)
 	j.summary.IssuanceCentavos = j.books.issued
 	count := total(j.counts)

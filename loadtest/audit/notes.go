@@ -115,4 +115,5 @@ func (j *Judge) takeArchived(t tb.Transfer) {
 			"the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v",
 			day<<4|13, over)
 	}
+	j.judgeDayEnd(t)
 }

@@ -135,14 +135,13 @@ func newJudge(config Config, payments int) *Judge {
 func (j *Judge) Order(r source.Record) {
 	j.summary.Orders++
 	o, invalid := spec.ReadOrder(r.Value, r.Time)
-	sent := sent{at: r.At(), order: &o, flaws: invalid, size: uint64(len(r.Value)), sentMs: r.Time.UnixMilli()}
-	sent.payloadHash = maphash.Bytes(j.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)])
-	sent.keyHash = maphash.Bytes(j.seed, r.Key[:min(len(r.Key), deadLetterKeyMax)])
+	sent := sent{copied: j.copied(uint64(len(r.Value)), r.Value, r.Key), at: r.At(), order: &o, flaws: invalid,
+		sentMs: r.Time.UnixMilli()}
 
 	letter := j.letters[sent.at]
 	if letter != nil {
 		letter.met = true
-		j.judgeLetter(&sent, &o, letter)
+		j.judgeLetter(&sent, letter)
 	}
 
 	if invalid == nil && (letter == nil || letter.ofOrder()) {

@@ -2,10 +2,8 @@ package audit
 
 import (
 	"cmp"
-	"fmt"
 	"hash/maphash"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -25,14 +23,20 @@ const (
 	forgedAnswer = "forged answer"
 )
 
+// copied is what a dead letter repeats of its record.
+type copied struct{ size, payload, key uint64 }
+
+func (j *Judge) copied(size uint64, payload, key []byte) copied {
+	return copied{size, maphash.Bytes(j.seed, payload[:min(len(payload), deadLetterPayloadMax)]),
+		maphash.Bytes(j.seed, key[:min(len(key), deadLetterKeyMax)])}
+}
+
 // letter is what is kept of a dead letter.
 type letter struct {
-	reason      string
-	size        uint64
-	payloadHash uint64
-	keyHash     uint64
-	last        int64 // of a batch that cannot be read
-	met         bool  // its source record was read
+	copied
+	reason, text string
+	last         int64 // of a batch that cannot be read
+	met          bool  // its source record was read
 }
 
 // ofOrder reports whether it may be about a valid order beside the payment.
@@ -40,15 +44,13 @@ func (l *letter) ofOrder() bool { return l.reason == conflictReason || l.reason 
 
 // sent is a record of pix.payments.
 type sent struct {
+	copied
 	at      source.Coordinates
 	payment *payment // nil if it is no order
 	order   *spec.Order
 	flaws   spec.Flaws
-	size    uint64
 	sentMs  int64 // Unix time, by its writer's clock
 	before  bool  // it may have ended before the judge began to follow
-
-	payloadHash, keyHash uint64
 }
 
 // DeadLetter takes a record of pix.dead-letters.
@@ -69,32 +71,22 @@ func (j *Judge) DeadLetter(r source.Record) {
 	case source.Payments:
 	case source.Answers: // not a record of pix.payments
 		j.summary.DeadLetters[forgedAnswer]++
-		j.judgeForged(&message, wrong)
+
+		if message.ReasonCode != spec.CodeMalformed {
+			wrong("it is about a response, and says %s: it must say %s", message.ReasonCode, spec.CodeMalformed)
+		}
+
 		return
 	default:
 		wrong("it is about topic %q, but only %s may have dead letters", message.Topic, source.Payments)
 		return
 	}
 	at := source.Coordinates{Partition: message.Partition, Offset: message.Offset}
-	j.judgeText(at, &message)
-
-	l := &letter{reason: message.ReasonCode, size: message.PayloadSizeBytes,
-		payloadHash: maphash.Bytes(j.seed, message.Payload), keyHash: maphash.Bytes(j.seed, r.Key),
-		last: message.LastOffset}
+	l := &letter{copied: j.copied(message.PayloadSizeBytes, message.Payload, r.Key), reason: message.ReasonCode,
+		text: message.Reason, last: message.LastOffset}
 	if before := j.letters[at]; before != nil {
 		j.judgeAgain(at, before, l)
 		return
-	}
-
-	switch message.ReasonCode {
-	case spec.CodeMalformed, spec.CodeBadID, spec.CodeBadAcceptance, conflictReason, idTakenReason, tooManyReason:
-	case unreadableReason:
-		if message.LastOffset < message.Offset {
-			j.add(WrongDeadLetter, at.String(), "it says %s and ends at offset %d", unreadableReason,
-				message.LastOffset)
-		}
-	default:
-		j.add(WrongDeadLetter, at.String(), "its reason %.64q is not a reason of dead letters", message.ReasonCode)
 	}
 
 	j.summary.DeadLetters[message.ReasonCode]++
@@ -107,8 +99,7 @@ func (j *Judge) DeadLetter(r source.Record) {
 // judgeAgain compares two dead letters of one record.
 func (j *Judge) judgeAgain(at source.Coordinates, before, again *letter) {
 	switch {
-	case before.size != again.size || before.payloadHash != again.payloadHash || before.last != again.last ||
-		before.keyHash != again.keyHash:
+	case before.copied != again.copied || before.last != again.last:
 		j.add(WrongDeadLetter, at.String(), "two dead letters of this record hold different payloads or keys")
 	case before.reason == tooManyReason:
 		before.reason = again.reason // how many waited at one delivery says nothing about the next
@@ -130,72 +121,23 @@ func (j *Judge) Unreadable(partition int32, offset int64) (next int64, known boo
 	return letter.last + 1, letter.last >= offset
 }
 
-// judgeLetter compares a record with its dead letter.
-func (j *Judge) judgeLetter(s *sent, o *spec.Order, l *letter) {
-	at, valid := s.at.String(), s.flaws == nil
-	if l.reason == unreadableReason {
-		j.add(WrongDeadLetter, at, "its dead letter says %s, but it was read", unreadableReason)
-		return
-	}
-
-	if l.size != s.size || l.payloadHash != s.payloadHash {
-		j.add(WrongDeadLetter, at, "its dead letter holds another payload")
-	}
-
-	if l.keyHash != s.keyHash {
-		j.add(WrongDeadLetter, at, "its dead letter has another key")
-	}
+// judgeLetter compares a record with its dead letter. Its text must name the field and the value that are wrong.
+func (j *Judge) judgeLetter(s *sent, l *letter) {
+	at, id, valid := s.at.String(), s.order.ID.String(), s.flaws == nil
 
 	switch {
+	case l.reason == unreadableReason:
+		j.add(WrongDeadLetter, at, "its dead letter says %s, but it was read", unreadableReason)
+	case l.copied != s.copied:
+		j.add(WrongDeadLetter, at, "its dead letter holds another payload or key")
+	case !valid && !s.flaws.Told(l.reason, l.text):
+		j.add(WrongDeadLetter, at, "its dead letter says %s, %.200q, but %v", l.reason, l.text, s.flaws)
 	case valid && l.reason == idTakenReason:
 		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
-		j.add(IDsCollide, o.ID.String(),
-			"%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", s.at, l.reason)
-	case valid && !l.ofOrder():
-		j.add(WrongDeadLetter, o.ID.String(), "%v is a valid payment, but it has a dead letter %s", s.at, l.reason)
-	case !valid && (l.ofOrder() || l.reason == idTakenReason):
-		j.add(WrongDeadLetter, at, "its dead letter says %s, but it is not a payment at all: %v", l.reason, s.flaws)
-	case !valid && !s.flaws.Has(l.reason):
-		j.add(WrongDeadLetter, at, "its dead letter says %s, it must say %s: %v", l.reason, s.flaws.Codes(), s.flaws)
-	}
-}
-
-// judgeText checks the text of a dead letter: it must name the field and the value. The audit
-// finds them again in the payload. Of a payload that is cut it only wants a text.
-func (j *Judge) judgeText(at source.Coordinates, letter *pixv1.DeadLetter) {
-	recordTime := time.Unix(1<<40, 0) // no acceptance is ahead of it
-	if letter.ReasonCode == spec.CodeBadAcceptance {
-		recordTime = time.Time{} // every acceptance is ahead of it
-	}
-
-	named := letter.Reason != ""
-	switch whole := letter.PayloadSizeBytes == uint64(len(letter.Payload)); letter.ReasonCode {
-	case spec.CodeMalformed, spec.CodeBadID, spec.CodeBadAcceptance:
-		_, invalid := spec.ReadOrder(letter.Payload, recordTime)
-		// That the record has no such flaw is Order's to find.
-		named = named && (!whole || !invalid.Has(letter.ReasonCode) || invalid.Told(letter.ReasonCode, letter.Reason))
-	case conflictReason, idTakenReason, tooManyReason:
-		read, invalid := spec.ReadOrder(letter.Payload, recordTime)
-		named = named && (!whole || invalid != nil || spec.Names(letter.Reason, "end_to_end_id", read.ID.String()))
-	case unreadableReason:
-		named = spec.Names(letter.Reason, "batch", fmt.Sprint(letter.Offset)) &&
-			spec.Names(letter.Reason, "batch", fmt.Sprint(letter.LastOffset))
-	}
-
-	if !named {
-		j.add(WrongDeadLetter, at.String(), "its text does not name the field and the value that are wrong: %s, %.200q",
-			letter.ReasonCode, letter.Reason)
-	}
-}
-
-// judgeForged checks the dead letter of a response without its bank's seal.
-func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong blame) {
-	var response pixv1.AuthorizationResponse
-
-	err := proto.Unmarshal(letter.Payload, &response)
-	if letter.ReasonCode != spec.CodeMalformed || err == nil && !spec.Names(letter.Reason, "seal", response.EndToEndId) {
-		wrong("it is about a response, and says %s: %.200q; it must say %s and name the response", letter.ReasonCode,
-			letter.Reason, spec.CodeMalformed)
+		j.add(IDsCollide, id, "%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", s.at,
+			l.reason)
+	case valid && (!l.ofOrder() || !spec.Names(l.text, "end_to_end_id", id)):
+		j.add(WrongDeadLetter, id, "%v is a valid payment, but it has a dead letter %s, %.200q", s.at, l.reason, l.text)
 	}
 }
 
@@ -211,7 +153,7 @@ func (j *Judge) letterOfWaiting(at source.Coordinates, l *letter) {
 	}
 	s := &waiting[i]
 	l.met = true
-	j.judgeLetter(s, s.order, l)
+	j.judgeLetter(s, l)
 
 	if s.payment != nil && l.ofOrder() {
 		s.payment.lose(s, l.reason)

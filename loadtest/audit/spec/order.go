@@ -136,22 +136,6 @@ func (f Flaws) String() string {
 	return fmt.Sprintf("its %s is wrong (%s): %.64q", f[0].Field, f[0].Code, f[0].Value)
 }
 
-// Codes returns the codes that the dead letter may have.
-func (f Flaws) Codes() string {
-	var codes []string
-	for _, flaw := range f {
-		if !slices.Contains(codes, flaw.Code) {
-			codes = append(codes, flaw.Code)
-		}
-	}
-
-	return strings.Join(codes, " or ")
-}
-
-func (f Flaws) Has(code string) bool {
-	return slices.ContainsFunc(f, func(flaw flaw) bool { return flaw.Code == code })
-}
-
 // note adds a flaw, if something is wrong.
 func (f *Flaws) note(wrong bool, code, field, value string) {
 	if wrong {

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"time"
@@ -27,28 +26,14 @@ type allowance struct {
 	posted spec.Movement
 	base   spec.Number // of the ids of the last adjustment
 	fitted uint64      // when it was adjusted last, by the ledger's clock
-	holds  map[spec.Number]uint64
-	ending endings
+	holds  holds
 	held   spec.Money // at most
-}
-
-func (o *allowance) hold(id spec.Number, centavos, ends uint64) {
-	if o.holds == nil {
-		o.holds = map[spec.Number]uint64{}
-	}
-	o.holds[id], o.held = centavos, o.held.Plus(spec.MoneyOf(centavos))
-	heap.Push(&o.ending, holdEnd{id, ends + expiryMargin})
-}
-
-func (o *allowance) release(id spec.Number) {
-	o.held = o.held.Minus(spec.MoneyOf(o.holds[id]))
-	delete(o.holds, id)
 }
 
 // heldAt returns the most that payments can hold of it at a time of the ledger, which does not go back.
 func (o *allowance) heldAt(at uint64) spec.Money {
-	for len(o.ending) > 0 && o.ending[0].ends <= at {
-		o.release(heap.Pop(&o.ending).(holdEnd).id)
+	for _, h := range o.holds.expired(at) {
+		o.held = o.held.Minus(spec.MoneyOf(h.centavos))
 	}
 
 	return o.held
@@ -89,9 +74,10 @@ func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 	switch {
 	case !j.whole:
 	case flags.Pending:
-		of.hold(spec.NumberOf(t.ID), amount, j.capEnd(t))
+		of.holds.add(spec.NumberOf(t.ID), hold{id, amount, j.capEnd(t) + expiryMargin})
+		of.held = of.held.Plus(spec.MoneyOf(amount))
 	case flags.VoidPendingTransfer:
-		of.release(spec.NumberOf(t.PendingID))
+		of.held = of.held.Minus(spec.MoneyOf(of.holds.release(spec.NumberOf(t.PendingID)).centavos))
 	default:
 		if t.Code == spec.CodeAdjustment {
 			j.takeAdjustment(t, id, amount)

@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"container/heap"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sort"
 	"time"
@@ -39,15 +37,6 @@ func (j *Judge) ask(payee spec.AccountID, leg tb.Transfer) {
 	if j.whole {
 		j.questionsTo(payee).ends[spec.NumberOf(leg.ID)] = endOf(leg)
 	}
-}
-
-// endOf returns when a hold has ended at the latest.
-func endOf(hold tb.Transfer) uint64 {
-	if hold.Timeout == 0 {
-		return math.MaxUint64
-	}
-
-	return hold.Timestamp + uint64(hold.Timeout)*uint64(time.Second) + expiryMargin
 }
 
 // answered ends the question of a hold.
@@ -300,8 +289,7 @@ func (j *Judge) checkBusy(t tb.Transfer, payee spec.AccountID, from uint64, wron
 // shortages follows accounts. What it follows must be known before the first transfer.
 type shortages struct {
 	followed map[spec.AccountID]*followed
-	open     map[spec.Number]openHold
-	ending   endings
+	holds    holds
 }
 
 // followed is an account that was said to be short of some amounts.
@@ -318,37 +306,10 @@ type level struct {
 	from int
 }
 
-type openHold struct {
-	account  spec.AccountID
-	centavos uint64
-}
-
-// holdEnd is when a hold has ended at the latest, by the ledger's clock, ns.
-type holdEnd struct {
-	id   spec.Number
-	ends uint64
-}
-
-// endings is a heap: the first hold ends first. Windows of caps are longer than other holds.
-type endings []holdEnd
-
-func (e endings) Len() int           { return len(e) }
-func (e endings) Less(i, j int) bool { return e[i].ends < e[j].ends }
-func (e endings) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *endings) Push(hold any)     { *e = append(*e, hold.(holdEnd)) }
-func (e *endings) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
-
-// expiryMargin is how long after its timeout a hold's money may come back.
-const expiryMargin = uint64(time.Minute)
-
 // follow makes an account followed because of an amount that it was said to be short of.
 func (s *shortages) follow(account spec.AccountID, centavos uint64) {
 	if s.followed == nil {
-		s.followed, s.open = map[spec.AccountID]*followed{}, map[spec.Number]openHold{}
+		s.followed = map[spec.AccountID]*followed{}
 	}
 
 	f := s.followed[account]
@@ -365,7 +326,7 @@ func (s *shortages) follow(account spec.AccountID, centavos uint64) {
 // limit takes note of the cap of an allowance: it counts, and not the adjustments.
 func (s *shortages) limit(allowance spec.AccountID, centavos, at uint64) {
 	if f := s.followed[allowance]; f != nil {
-		f.move(spec.MoneyOf(centavos).Minus(f.limit), at)
+		s.move(allowance, spec.MoneyOf(centavos).Minus(f.limit), at)
 		f.limit = spec.MoneyOf(centavos)
 	}
 }
@@ -376,57 +337,44 @@ func (s *shortages) take(t tb.Transfer) {
 		return
 	}
 
-	for len(s.ending) > 0 && s.ending[0].ends <= t.Timestamp {
-		ended := heap.Pop(&s.ending).(holdEnd)
-		s.release(ended.id, 0, ended.ends)
+	for _, h := range s.holds.expired(t.Timestamp) {
+		s.move(h.account, spec.MoneyOf(h.centavos), h.ends)
 	}
 
 	amount, ok := spec.Centavos(t.Amount)
 	if !ok {
 		return // a finding elsewhere
 	}
-	none := spec.Money{}
 
-	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
-	switch flags := t.TransferFlags(); {
-	case flags.Pending:
-		if f := s.followed[debit]; f != nil {
-			id := spec.NumberOf(t.ID)
-			s.open[id] = openHold{debit, amount}
-			heap.Push(&s.ending, holdEnd{id, endOf(t)})
-			f.move(none.Minus(spec.MoneyOf(amount)), t.Timestamp)
-		}
+	debit, moved := spec.NumberOf(t.DebitAccountID), spec.MoneyOf(amount)
+	flags := t.TransferFlags()
 
-		return
-	case flags.VoidPendingTransfer:
-		s.release(spec.NumberOf(t.PendingID), 0, t.Timestamp)
-		return
-	case flags.PostPendingTransfer:
-		s.release(spec.NumberOf(t.PendingID), amount, t.Timestamp)
-	case t.Ledger == spec.AllowanceLedger:
-		return
-	default:
-		if f := s.followed[debit]; f != nil {
-			f.move(none.Minus(spec.MoneyOf(amount)), t.Timestamp)
-		}
+	ends := flags.PostPendingTransfer || flags.VoidPendingTransfer
+	if ends {
+		h := s.holds.release(spec.NumberOf(t.PendingID))
+		s.move(h.account, spec.MoneyOf(h.centavos), t.Timestamp)
 	}
 
-	if f := s.followed[credit]; f != nil {
-		f.move(spec.MoneyOf(amount), t.Timestamp)
+	if flags.Pending && s.followed[debit] != nil {
+		s.holds.add(spec.NumberOf(t.ID), hold{debit, amount, endOf(t)})
+	}
+
+	if flags.VoidPendingTransfer || !flags.Pending && !ends && t.Ledger == spec.AllowanceLedger {
+		return
+	}
+	s.move(debit, spec.Money{}.Minus(moved), t.Timestamp)
+
+	if !flags.Pending {
+		s.move(spec.NumberOf(t.CreditAccountID), moved, t.Timestamp)
 	}
 }
 
-// release ends a hold of which some centavos were posted.
-func (s *shortages) release(id spec.Number, posted, at uint64) {
-	hold, known := s.open[id]
-	if known {
-		delete(s.open, id)
-		s.followed[hold.account].move(spec.MoneyOf(hold.centavos).Minus(spec.MoneyOf(posted)), at)
+// move changes what an account has available. Only a change that matters to an amount is kept.
+func (s *shortages) move(account spec.AccountID, by spec.Money, at uint64) {
+	f := s.followed[account]
+	if f == nil {
+		return
 	}
-}
-
-// move changes what is available. Only a change that matters to an amount is kept.
-func (f *followed) move(by spec.Money, at uint64) {
 	f.available = f.available.Plus(by)
 
 	from := sort.Search(len(f.amounts), func(i int) bool { return f.available.Less(spec.MoneyOf(f.amounts[i])) })

@@ -24,8 +24,7 @@ type capLeg struct {
 // allowance is an allowance as the transfers so far make it.
 type allowance struct {
 	posted spec.Movement
-	base   spec.Number // of the ids of the last adjustment
-	fitted uint64      // when it was adjusted last, by the ledger's clock
+	fitted uint64 // when it was adjusted last, by the ledger's clock
 	holds  holds
 	held   spec.Money // at most
 }
@@ -116,9 +115,8 @@ func (j *Judge) unadjusted(id spec.AccountID, at uint64) {
 		time.Unix(0, int64(at)).UTC())
 }
 
-// takeAdjustment checks an adjustment before it counts. Its id follows from the account's totals, so
-// one adjustment is taken of all that were computed from them. To lower an allowance, one centavo is
-// granted first, so that the totals change even if all of it is held.
+// takeAdjustment checks an adjustment before it counts. To lower an allowance, one centavo is granted first, so that
+// the account's totals, of which ids are made, change even if all of it is held.
 func (j *Judge) takeAdjustment(t tb.Transfer, id spec.AccountID, amount uint64) {
 	of := j.allowance(id)
 	lowers := spec.NumberOf(t.DebitAccountID) == id
@@ -136,14 +134,9 @@ func (j *Judge) takeAdjustment(t tb.Transfer, id spec.AccountID, amount uint64) 
 	if !slices.ContainsFunc(caps, func(limit outflowCap) bool { return limit.centavos == t.UserData64 }) {
 		wrong("it aims at %d centavos, which is no cap in force", t.UserData64)
 	}
-	key, role := spec.Split(spec.NumberOf(t.ID))
 
 	aim, has, change := spec.MoneyOf(t.UserData64), of.posted.Balance(), spec.MoneyOf(amount)
 	if lowers {
-		if role != spec.MoneyRole || key != of.base {
-			wrong("it lowers with an id that does not follow from the account's totals")
-		}
-
 		switch left, held := has.Minus(change), of.heldAt(t.Timestamp); {
 		case left.Less(aim):
 			wrong("it leaves %v centavos, below the cap of %v", left, aim)
@@ -152,11 +145,6 @@ func (j *Judge) takeAdjustment(t tb.Transfer, id spec.AccountID, amount uint64) 
 		}
 
 		return
-	}
-
-	of.base = spec.AdjustmentKey(id, of.posted)
-	if role != spec.RecordRole || key != of.base {
-		wrong("it raises with an id that does not follow from the account's totals")
 	}
 
 	if linked := t.TransferFlags().Linked; !linked && has.Plus(change) != aim || linked && amount != 1 {

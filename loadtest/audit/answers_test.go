@@ -58,7 +58,7 @@ func TestEveryOutcomeHasTheWordOfItsBank(t *testing.T) {
 	h := clean(t)
 	h.allSay(sealed(t, h))
 
-	if s := h.finds("answered", "", 0).Summary; s.Answered != 3 || s.AnswersGone != 0 {
+	if s := h.finds("answered", "", 0).Summary; s.Answered != 3 || s.NotChecked[answersGone] != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -124,7 +124,7 @@ func TestResponsesThatAreGone(t *testing.T) {
 			h.answers[0].Time = time.Unix(0, int64(h.transfers[len(h.transfers)-1].Timestamp)).Add(c.oldest)
 		}
 
-		if verdict := h.audit(); verdict.Summary.AnswersGone != c.gone || verdict.ByKind[NoAnswer] != 3-c.gone {
+		if verdict := h.audit(); verdict.Summary.NotChecked[answersGone] != c.gone || verdict.ByKind[NoAnswer] != 3-c.gone {
 			t.Errorf("the oldest %v after the last outcome: %+v %+v", c.oldest, verdict.Summary, verdict.Findings)
 		}
 	}

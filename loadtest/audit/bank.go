@@ -61,10 +61,10 @@ func (r reach) keeps(at time.Time) bool {
 // readBanks reads the questions to banks and their responses, as far as the topics still keep them. Others may
 // write to these topics: what they write must not end the audit.
 func readBanks(ctx context.Context, config *Config, topics *source.Topics, j *Judge) error {
-	read := func(topic string, begin func(reach), take func(source.Record)) (unread string, err error) {
+	read := func(topic, what string, begin func(reach), take func(source.Record)) (unread bool, err error) {
 		bounds, err := topics.BoundsOf(ctx, topic)
 		if err != nil {
-			return "", err
+			return true, err
 		}
 		left := reachOf(bounds, topic)
 		begin(left)
@@ -72,24 +72,22 @@ func readBanks(ctx context.Context, config *Config, topics *source.Topics, j *Ju
 
 		err = topics.ReadAll(ctx, topic, bounds, take, gone, source.Unreadable)
 		if err != nil && ctx.Err() == nil {
-			return err.Error(), nil
+			j.summary.Unread = append(j.summary.Unread,
+				fmt.Sprintf("the audit did not check the %s of banks: %v", what, err))
+
+			return true, nil
 		}
 
-		return "", err
+		return false, err
 	}
 
-	var err error
-	if j.summary.RequestsUnread, err = read(source.Questions, j.Questions, j.Request); err != nil {
+	unread, err := read(source.Questions, "requests", j.Questions, j.Request)
+	if j.asked.read = !unread; err != nil || config.Secrets == nil {
 		return err
 	}
-	j.asked.read = j.summary.RequestsUnread == ""
-
-	if config.Secrets == nil {
-		return nil
-	}
-
 	answers := func(left reach) { j.Answers(config.Secrets, left) }
-	if j.summary.AnswersUnread, err = read(source.Answers, answers, j.Answer); j.summary.AnswersUnread != "" {
+
+	if unread, err = read(source.Answers, "responses", answers, j.Answer); unread {
 		j.answers.secrets = nil
 	}
 
@@ -116,7 +114,7 @@ func (j *Judge) Request(r source.Record) {
 
 	p, subject, err := j.askedAbout(r, &message)
 	if p == nil && r.Trial {
-		j.summary.TrialRequests++
+		j.summary.NotChecked[TrialRequests]++
 		return
 	}
 	j.summary.Requests++
@@ -179,7 +177,7 @@ func (j *Judge) judgeAsked(p *payment) {
 	}
 	// It was asked after it was held.
 	if !j.asked.keeps(time.Unix(0, int64(p.heldAt)).Add(-answersMargin)) {
-		j.summary.RequestsGone++
+		j.summary.NotChecked[requestsGone]++
 		return
 	}
 	j.add(WrongQuestion, p.ID.String(), "it needs the word of the payee's bank, and no request in %s asks for it",
@@ -293,7 +291,7 @@ func (j *Judge) judgeAnswer(p *payment) {
 	}
 
 	if !j.answers.keeps(time.Unix(0, int64(p.decidedAt)).Add(-answersMargin)) {
-		j.summary.AnswersGone++
+		j.summary.NotChecked[answersGone]++
 		return
 	}
 

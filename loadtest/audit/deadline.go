@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"cmp"
 	"math"
 	"slices"
-	"sort"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -80,14 +78,10 @@ const (
 	onTimeMin = 10
 	// lateAfter is by how much later than its deadline a payment ended late.
 	lateAfter = 2 * time.Second
-	// standingAfter is how long an engine must have gone on beside a payment past its deadline. On a
-	// machine that is far too slow, decisions queue for the ledger for some seconds.
-	standingAfter = 8 * time.Second
 )
 
-// judgeDeadlines reports payments that were rejected before their deadline, and held after it.
+// judgeDeadlines reports payments that were rejected before their deadline, and if all were held after it.
 func (j *Judge) judgeDeadlines() {
-	var late []*payment
 	waited, onTime := 0, 0
 
 	for _, e := range j.all {
@@ -116,10 +110,6 @@ func (j *Judge) judgeDeadlines() {
 				onTime++
 			}
 		}
-
-		if from := max(latest, int64(e.heldAt)); int64(e.decidedAt) > from+2*int64(standingAfter) {
-			late = append(late, e)
-		}
 	}
 
 	j.summary.Waited, j.summary.WaitedOnTime = waited, onTime
@@ -127,44 +117,5 @@ func (j *Judge) judgeDeadlines() {
 		j.add(WrongDeadline, "all payments",
 			"%d waited for their deadline (%v), and every one ended more than %v after it", waited,
 			j.config.Deadline, lateAfter)
-	}
-	j.judgeStanding(late)
-}
-
-// judgeStanding reports payments that were held past their deadline while their engine decided
-// others, behind them in the same partition: an engine looks at all deadlines it knows, and
-// one that takes over reads the older record first.
-func (j *Judge) judgeStanding(late []*payment) {
-	if len(late) == 0 {
-		return
-	}
-	byPartition := map[int32][]*payment{}
-
-	for _, e := range j.all {
-		if e.decidedAt != 0 {
-			byPartition[e.first.Partition] = append(byPartition[e.first.Partition], e)
-		}
-	}
-
-	for _, all := range byPartition {
-		slices.SortFunc(all, func(x, y *payment) int { return cmp.Compare(x.decidedAt, y.decidedAt) })
-	}
-
-	for _, e := range late {
-		all := byPartition[e.first.Partition]
-
-		from := uint64(max(due(e.AcceptedMs, j.config.Deadline), int64(e.heldAt)) + int64(standingAfter))
-		for i := sort.Search(len(all), func(i int) bool {
-			return all[i].decidedAt >= from
-		}); i < len(all) && all[i].decidedAt+uint64(standingAfter) < e.decidedAt; i++ {
-			if all[i].first.Offset > e.first.Offset {
-				j.add(WrongDeadline, e.ID.String(),
-					"%v was decided %v after its deadline, although %s, behind it, was decided %v before that",
-					e.first, time.Duration(int64(e.decidedAt)-due(e.AcceptedMs, j.config.Deadline)), all[i].ID,
-					time.Duration(e.decidedAt-all[i].decidedAt))
-
-				break
-			}
-		}
 	}
 }

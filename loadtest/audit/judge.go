@@ -127,7 +127,7 @@ func newJudge(config Config, payments int) *Judge {
 		allowances: map[spec.AccountID]*allowance{},
 		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{},
 			ReturnsRejected: map[string]int{},
-			ReasonsChecked:  map[string]int{}, ReasonsUnchecked: map[string]int{}},
+			ReasonsChecked:  map[string]int{}, NotChecked: map[string]int{}},
 	}
 }
 

@@ -177,7 +177,7 @@ func (j *Judge) judgeRefusal(p *payment) {
 
 	switch wrong {
 	case unchecked:
-		j.summary.ReasonsUnchecked[reason]++
+		j.summary.NotChecked[RefusalsWith+reason]++
 	case "":
 		j.summary.ReasonsChecked[reason]++
 	default:

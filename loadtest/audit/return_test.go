@@ -195,7 +195,7 @@ func TestCleanReturnsPass(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments and 4 returns, ") {
+	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments and 4 returns ") {
 		t.Fatal(verdict)
 	}
 }

@@ -419,7 +419,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		StartedAt: loaded.StartedAt, DeadlineSeconds: r.Deadline.Seconds(),
 		Load: loaded, Audit: verdict, Answers: told, Counters: r.counters, Light: r.light,
 		Settings: r.Env, Clients: r.clients.Submitted(),
-		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
+		Problems: append(r.clients.Problems(told), verdict.Summary.Unread...),
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
 		result.problem("only %.0f %% of the payments settled: the run proves little; make it longer, or the faults fewer",

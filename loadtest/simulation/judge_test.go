@@ -206,7 +206,7 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 		complain("%s", text.String())
 	}
 
-	problems = append(problems, verdict.Summary.Unread()...)
+	problems = append(problems, verdict.Summary.Unread...)
 	if problem := w.planted.Problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil &&
 		problem != "" {
 		complain("%s", problem)

@@ -1,8 +1,6 @@
 package spec
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -88,15 +86,4 @@ func ActName(code uint16) string {
 	}
 
 	return names[code-CodeJoined]
-}
-
-// AdjustmentKey returns the id of the next adjustment of an allowance, with role 0.
-func AdjustmentKey(id AccountID, posted Movement) Number {
-	text := []byte("liquida allowance\x00")
-	for _, part := range [...]Number{id, Number(posted.Credits), Number(posted.Debits)} {
-		text = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(text, part.High), part.Low)
-	}
-	sum := sha256.Sum256(text)
-
-	return Number{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16]) &^ 15}
 }

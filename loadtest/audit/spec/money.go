@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"fmt"
+
 	"cmp"
 	"math/big"
 	"math/bits"
@@ -76,4 +78,8 @@ func (m Movement) Balance() Money { return m.Credits.Minus(m.Debits) }
 // MovementIn returns what an account says.
 func MovementIn(debits, credits tb.Uint128) Movement {
 	return Movement{MoneyIn(debits), MoneyIn(credits)}
+}
+
+func (m Movement) String() string {
+	return fmt.Sprintf("debits of %v and credits of %v centavos", m.Debits, m.Credits)
 }

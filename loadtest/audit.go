@@ -22,7 +22,7 @@ type auditEnvironment struct {
 	Stream         stream.Config
 	Ledger         ledger.Config
 	AnswerKeysFile string        `env:"ANSWER_KEYS_FILE" help:"the banks' secrets: each outcome that needs the word of the payee's bank must have its sealed response, as far back as the topic keeps responses; empty: not checked"`
-	Deadline       time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" range:"1s to 1h" help:"the engine's deadline: no order is rejected with AB03 before it, and none stays held long after it while its engine works; none younger than half of it is refused as too old"`
+	Deadline       time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" range:"1s to 1h" help:"the engine's deadline: no order is rejected with AB03 before it, and not all that wait for it end late; none younger than half of it is refused as too old"`
 	PendingTimeout time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" range:"1s to 1h" help:"when the ledger itself ends a hold: no hold may last longer"`
 }
 
@@ -43,14 +43,14 @@ func auditCommand() *cobra.Command {
   far back as the topics keep responses and requests);
   the reason of every refusal follows from order, accounts and balances of that time (not
   DS27 and LQ11, which depend on settings: these are counted), and no deadline is early,
-  late for all, or ignored by an engine that works;
+  or late for all;
   every message is a payment or has a dead letter, not both; every report, dead letter
   and transfer has a message; every dead letter has the code of what is wrong, and names it;
   every message is in the partition of its order and has its key;
   nothing is pending, and the engines have finished every message;
   each account's balance follows from funding and reports;
-  for each bank reserve + transit = funding − deposits and transit + its customers = 0,
-  and the reserves add up to what was issued;
+  for each bank transit + its customers = 0 and reserve + transit = books, and the
+  reserves add up to what was issued;
   the archive (only with --archive) has a row for each verdict, act and funding up to its end.
 It derives ids and laws by itself and shares no code with the engine. It waits (--wait)
 until no payment is in flight, then reads. While orders keep coming there is no verdict:

@@ -15,25 +15,19 @@ type account struct {
 	pending spec.Movement
 }
 
-// funding is what the central bank paid to a bank, and the bank to its customers, in centavos.
-// Acts go on with both.
-type funding struct{ reserve, deposits spec.Money }
-
 // books are the accounts of the ledger, and what they must be by funding, acts and reports.
 type books struct {
 	accounts   map[spec.AccountID]account
 	expected   map[spec.AccountID]spec.Movement // nil: not known
-	banks      map[spec.AccountID]funding       // by the bank's transit account
-	issued     spec.Money
-	population spec.Population // of the issuance account
-	fundings   uint64          // of bootstrap, as the population wants them
-	openings   uint64          // of books, likewise
-	marked     bool            // the marker was read
+	population spec.Population                  // of the issuance account
+	fundings   uint64                           // of bootstrap, as the population wants them
+	openings   uint64                           // of books, likewise
+	marked     bool                             // the marker was read
 }
 
 func newBooks() books {
 	return books{
-		accounts: map[spec.AccountID]account{}, expected: map[spec.AccountID]spec.Movement{}, banks: map[spec.AccountID]funding{},
+		accounts: map[spec.AccountID]account{}, expected: map[spec.AccountID]spec.Movement{},
 	}
 }
 
@@ -77,16 +71,7 @@ func (b *books) expect(debit, credit spec.AccountID, amount uint64) {
 	b.expected[credit] = to
 }
 
-// bring adds what came to a bank from the central bank, or to its customers from it.
-func (b *books) bring(transit spec.AccountID, moved spec.Money, ofReserve bool) {
-	f := b.banks[transit]
-	if ofReserve {
-		f.reserve, b.issued = f.reserve.Plus(moved), b.issued.Plus(moved)
-	} else {
-		f.deposits = f.deposits.Plus(moved)
-	}
-	b.banks[transit] = f
-}
+func (b *books) balance(id spec.AccountID) spec.Money { return b.accounts[id].posted.Balance() }
 
 // judgeAccounts compares each account with the sum of funding and reports.
 func (j *Judge) judgeAccounts() {
@@ -111,9 +96,9 @@ func (j *Judge) judgeAccounts() {
 }
 
 // judgeLaws checks the laws of money in the ledger, whatever the reports say. Of one look-up at balances, which
-// shows no customer and no funding, it checks those that need none.
+// shows no customer, it checks those that need none.
 func (j *Judge) judgeLaws() {
-	balance := func(id spec.AccountID) spec.Money { return j.books.accounts[id].posted.Balance() }
+	balance := j.books.balance
 	law := func(subject, name string, left, right spec.Money) {
 		if left != right {
 			j.add(BrokenLaw, subject, "%s: %v is not %v centavos", name, left, right)
@@ -136,21 +121,14 @@ func (j *Judge) judgeLaws() {
 	}
 
 	for _, transit := range slices.SortedFunc(maps.Keys(customers), spec.Number.Compare) {
-		f := j.books.banks[transit]
-
-		own := balance(spec.ReserveOf(transit)).Plus(balance(transit))
 		if j.whole {
-			law(spec.AccountName(transit), "reserve + transit = funding − deposits", own, f.reserve.Minus(f.deposits))
 			law(spec.AccountName(transit), "transit + its customers = 0", balance(transit).Plus(customers[transit]), spec.Money{})
 		}
 
-		if _, known := j.books.accounts[spec.BooksOf(transit)]; known {
-			law(spec.AccountName(transit), "reserve + transit = books", own, balance(spec.BooksOf(transit)))
+		if books := spec.BooksOf(transit); j.exists(books) {
+			law(spec.AccountName(transit), "reserve + transit = books", balance(spec.ReserveOf(transit)).Plus(balance(transit)),
+				balance(books))
 		}
-	}
-
-	if j.whole {
-		law("all banks", "sum of the reserves = sum of their funding", reserves, j.books.issued)
 	}
 	law("issuance", "issuance = −sum of the reserves", balance(spec.Issuance), spec.Money{}.Minus(reserves))
 }
@@ -192,7 +170,6 @@ func (j *Judge) takeFunding(t tb.Transfer) {
 		j.add(UnexplainedMoney, spec.TransferName(t), "funding of %s", spec.MovedBy(t))
 		return
 	}
-	j.books.bring(spec.TransitOf(credit), spec.MoneyOf(amount), ofReserve)
 	// It counts also if it is wrong: one forged funding is one finding, not one more for each
 	// account that it touched.
 	j.books.expect(debit, credit, amount)

@@ -227,7 +227,7 @@ func answerFrom(transfers []tb.Transfer, f *Judge) {
 var onlyAtTheEnd = []string{
 	"a customer has one centavo too much", "a customer's money went out and in once too often", "an account is gone",
 	"money is pending",
-	"an account is closed", "a reserve may be overdrawn", "a reserve and its transit do not make up the funding",
+	"an account is closed", "a reserve may be overdrawn", "a transit account has one centavo too little",
 	"one centavo vanished between two banks",
 	"a commit past the end", "messages that the engines have not finished",
 	"a dead letter of a record that is not there", "an equal message called a conflict",

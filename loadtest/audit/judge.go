@@ -389,7 +389,7 @@ func (j *Judge) Judge() Verdict {
 	j.judgeAccounts()
 	j.judgeArchive()
 	j.summary.Accounts = len(j.books.accounts)
-	j.summary.IssuanceCentavos = j.books.issued
+	j.summary.IssuanceCentavos = spec.Money{}.Minus(j.books.balance(spec.Issuance))
 	count := total(j.counts)
 
 	return Verdict{Clean: count == 0, Summary: j.summary, FindingCount: count, ByKind: j.counts, Findings: j.listed()}

@@ -84,9 +84,9 @@ func (j *Judge) takeActMoney(t tb.Transfer) {
 	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
 	amount, ok := spec.Centavos(t.Amount)
 
-	bank, moved := credit, spec.MoneyOf(amount)
+	bank := credit
 	if t.Code == spec.CodeLiquidityOut || t.Code == spec.CodeWithdrawal {
-		bank, moved = debit, spec.Money{}.Minus(moved)
+		bank = debit
 	}
 	ofReserve := t.Code == spec.CodeLiquidityIn || t.Code == spec.CodeLiquidityOut
 
@@ -97,8 +97,6 @@ func (j *Judge) takeActMoney(t tb.Transfer) {
 		return
 	}
 	j.books.expect(debit, credit, amount)
-	j.acts.of(spec.BooksOf(bank))
-	j.books.bring(spec.TransitOf(bank), moved, ofReserve)
 	key, _ := spec.Split(spec.NumberOf(t.ID))
 	j.acts.moved[key] = t
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -28,7 +27,7 @@ type auditEnvironment struct {
 
 func auditCommand() *cobra.Command {
 	var wait, shortest time.Duration
-	var json, archive string
+	var json string
 	environment := &auditEnvironment{}
 	command := &cobra.Command{
 		Use:   "audit",
@@ -50,8 +49,7 @@ func auditCommand() *cobra.Command {
   nothing is pending, and the engines have finished every message;
   each account's balance follows from funding and reports;
   for each bank transit + its customers = 0 and reserve + transit = books, and the
-  reserves add up to what was issued;
-  the archive (only with --archive) has a row for each verdict, act and funding up to its end.
+  reserves add up to what was issued.
 It derives ids and laws by itself and shares no code with the engine. It waits (--wait)
 until no payment is in flight, then reads. While orders keep coming there is no verdict:
 it says so and exits with 3. A million payments take about 0.5 GiB of memory and half a
@@ -64,8 +62,6 @@ minute.`,
 		"longest wait until no payment is in flight and nothing is held")
 	command.Flags().DurationVar(&shortest, "shortest-deadline", 0,
 		"the shortest ENGINE_DEADLINE that engines had, if it was changed; 0: it was not")
-	command.Flags().StringVar(&archive, "archive", "",
-		"folder of the archive, such as .stack/data/archiver: it must have a row for each verdict up to its end; empty: it is not judged")
 	command.Flags().StringVar(&json, "json", "", "write the result to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := errors.Join(settings.Parse(environment), settings.InRange("--wait", wait, 0, time.Hour),
@@ -91,14 +87,8 @@ minute.`,
 			}
 		}
 		// Not closed: Close would wait for the ledger, and the process ends now anyway.
-		var files fs.FS
-		if archive != "" {
-			files = os.DirFS(archive)
-		}
-
 		verdict, err := audit.Run(command.Context(), audit.Config{
-			Archive: files,
-			Kafka:   kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest,
+			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest,
 			HoldMax: environment.PendingTimeout, Secrets: secrets, Behind: environment.Stream.Behind,
 			Log: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})

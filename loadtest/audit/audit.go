@@ -87,13 +87,6 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		{"reports", func() error { return topics.ReadAll(ctx, source.Settlements, bounds, j.Report, nil, nil) }},
 		{"requests and responses", func() error { return readBanks(ctx, &config, topics, j) }},
 		{"accounts", func() error { return source.ReadAccounts(ctx, config.Ledger, 0, j.Account) }},
-		{"rows of the archive", func() error {
-			if config.Archive == nil {
-				return nil
-			}
-
-			return j.ReadArchive(config.Archive)
-		}},
 		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, j, before) }},
 	}
 

@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -42,8 +41,7 @@ type history struct {
 	questions   []source.Record // nil: requests are not audited
 	cutAsked    reach
 
-	config  Config
-	archive fs.FS // nil: none is judged
+	config Config
 
 	settled, voided, refused, sameBank *giver // of withReturns
 }
@@ -180,10 +178,6 @@ func (h *history) audit() Verdict {
 		j.Account(account)
 	}
 	h.stamp()
-
-	if h.archive != nil {
-		kit.Must(h.t, j.ReadArchive(h.archive))
-	}
 	transfers := slices.Clone(h.transfers)
 	slices.SortStableFunc(transfers, func(x, y tb.Transfer) int { return cmp.Compare(x.Timestamp, y.Timestamp) })
 

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
-	"io/fs"
 	"math"
 	"slices"
 	"time"
@@ -46,7 +45,6 @@ type Judge struct {
 	acts      acts
 	answers   answers
 	asked     asked
-	archive   *archive // nil: none is judged
 	repeats   repeats
 	shortages shortages
 	questions map[spec.AccountID]*openQuestions // by the receiving bank's transit account
@@ -84,8 +82,6 @@ type Config struct {
 	// LateRequests are times in which an engine was frozen or cut off from the ledger: what it had sent
 	// came later, decided by the register of before.
 	LateRequests []Interval
-	// Archive is an archive of the ledger; nil: none is judged.
-	Archive fs.FS
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
 	// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one
@@ -274,7 +270,6 @@ func (j *Judge) Transfer(t tb.Transfer) {
 	j.position = t.Timestamp
 	j.takeImported(&t)
 	j.shortages.take(t)
-	j.archiveRecord(t)
 
 	if t.Ledger == spec.AllowanceLedger && !j.takeAllowance(t) {
 		return
@@ -387,7 +382,6 @@ func (j *Judge) Judge() Verdict {
 	j.judgeMoneyWithoutAct(math.MaxUint64)
 	j.judgeAllowances()
 	j.judgeAccounts()
-	j.judgeArchive()
 	j.summary.Accounts = len(j.books.accounts)
 	j.summary.IssuanceCentavos = spec.Money{}.Minus(j.books.balance(spec.Issuance))
 	count := total(j.counts)

@@ -115,5 +115,9 @@ func (j *Judge) takeArchived(t tb.Transfer) {
 			"the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v",
 			day<<4|13, over)
 	}
-	j.judgeDayEnd(t)
+}
+
+// dayOver is midnight in São Paulo, at the end of a day.
+func dayOver(day uint32) time.Time {
+	return spec.Epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour)
 }

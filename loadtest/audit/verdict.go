@@ -189,7 +189,6 @@ const (
 	MoneyWithoutAct    = "money without an act"
 	BeyondTerms        = "payment that the register forbids"
 	WrongAllowance     = "allowance that is not the cap's"
-	WrongArchive       = "archive that is not the ledger's"
 	WrongLedger        = "ledger that is not the topics'"
 	LedgerRenewed      = "ledger that took the place of another"
 	LogGivenUp         = "log that was given up"

@@ -363,7 +363,7 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 		return nil, err
 	}
 	verdict, err := audit.Run(ctx, audit.Config{
-		Archive: os.DirFS(w.ArchiveFolder()), Secrets: secrets, LateRequests: r.lateRequests(),
+		Secrets: secrets, LateRequests: r.lateRequests(),
 		Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client,
 		Deadline: r.Deadline, HoldMax: max(time.Minute, r.Deadline+pendingAfterDeadline),
 		Wait: r.Deadline + pendingAfterDeadline + 30*time.Second, Log: w.event,

@@ -41,7 +41,7 @@ func auditCommand() *cobra.Command {
   response (only with ANSWER_KEYS_FILE), and the bank was asked about this payment (both as
   far back as the topics keep responses and requests);
   the reason of every refusal follows from order, accounts and balances of that time (not
-  DS27 and LQ11, which depend on settings: these are counted), and no deadline is early,
+  LQ02 and LQ11, which depend on settings: these are counted), and no deadline is early,
   or late for all;
   every message is a payment or has a dead letter, not both; every report, dead letter
   and transfer has a message; every dead letter has the code of what is wrong, and names it;

@@ -25,42 +25,52 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	}
 	defer topics.Close()
 
-	bounds, err := topics.Bounds(ctx)
-	if err != nil {
-		return Verdict{}, err
+	var bounds source.Bounds
+	var before uint64
+	j := newJudge(config)
+
+	readAll := func(topic string, take func(source.Record), pass source.Pass) error {
+		return topics.ReadAll(ctx, topic, bounds, take, nil, pass)
+	}
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"compare topics and ledger", func() error { return source.CheckPair(ctx, config.Ledger, topics) }},
+		{"wait", func() error { return waitUntilQuiet(ctx, config, topics) }},
+		{"read the last transfer", func() (err error) { before, err = source.Youngest(ctx, config.Ledger); return err }},
+		{"read the ends of the topics", func() (err error) { bounds, err = topics.Bounds(ctx); return err }},
+		{"read all dead letters", func() error { return readAll(source.DeadLetters, j.DeadLetter, nil) }},
+		{"read all orders", func() error { return readAll(source.Payments, j.Order, source.PassSaid(j.Unreadable)) }},
+		{"compare them", func() error { j.EndOfOrders(); return nil }},
+		{"read all reports", func() error { return readAll(source.Settlements, j.Report, nil) }},
+		{"read all requests and responses", func() error { return readBanks(ctx, &config, topics, j) }},
+		{"read all accounts", func() error { return source.ReadAccounts(ctx, config.Ledger, 0, j.Account) }},
+		{"read all transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, j, before) }},
+		{"read what is committed", func() error { return j.readLag(ctx, topics, bounds) }},
+	}
+	for _, step := range steps {
+		started := time.Now()
+
+		if err := step.do(); err != nil {
+			return Verdict{}, err
+		}
+		config.Log("%s: %.1f s", step.what, time.Since(started).Seconds())
 	}
 
+	verdict := j.Judge()
+	verdict.Summary.LeftOut = topics.LeftOut
+	verdict.Seconds = time.Since(began).Seconds()
+
+	return verdict, nil
+}
+
+// readLag compares the topics with what the engines have committed.
+func (j *Judge) readLag(ctx context.Context, topics *source.Topics, bounds source.Bounds) error {
 	committed, err := topics.Committed(ctx, bounds)
 	if err != nil {
-		return Verdict{}, err
+		return err
 	}
-
-	if bounds, err = topics.Bounds(ctx); err != nil { // again: an end must not be older than a commit
-		return Verdict{}, err
-	}
-
-	if err := source.CheckPair(ctx, config.Ledger, topics, bounds, committed); err != nil {
-		return Verdict{}, err
-	}
-
-	if err := waitUntilQuiet(ctx, config, topics); err != nil {
-		return Verdict{}, err
-	}
-
-	before, err := source.Youngest(ctx, config.Ledger)
-	if err != nil {
-		return Verdict{}, err
-	}
-
-	if bounds, err = topics.Bounds(ctx); err != nil {
-		return Verdict{}, err
-	}
-
-	orders := int64(0)
-	for partition, end := range bounds.Ends[source.Payments] {
-		orders += end.Offset - bounds.Starts[source.Payments][partition].Offset
-	}
-	j := newJudge(config, int(min(orders, 1<<20))) // a hint: a batch can claim two billion records
 
 	for topic, partitions := range bounds.Starts {
 		for partition, start := range partitions {
@@ -71,46 +81,11 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		}
 	}
 
-	steps := []struct {
-		what string
-		read func() error
-	}{
-		{"dead letters", func() error { return topics.ReadAll(ctx, source.DeadLetters, bounds, j.DeadLetter, nil, nil) }},
-		{"orders", func() error {
-			if err := topics.ReadAll(ctx, source.Payments, bounds, j.Order, nil, source.PassSaid(j.Unreadable)); err != nil {
-				return err
-			}
-			j.EndOfOrders()
-
-			return nil
-		}},
-		{"reports", func() error { return topics.ReadAll(ctx, source.Settlements, bounds, j.Report, nil, nil) }},
-		{"requests and responses", func() error { return readBanks(ctx, &config, topics, j) }},
-		{"accounts", func() error { return source.ReadAccounts(ctx, config.Ledger, 0, j.Account) }},
-		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, j, before) }},
-	}
-
-	for _, step := range steps {
-		started := time.Now()
-
-		if err := step.read(); err != nil {
-			return Verdict{}, err
-		}
-		config.Log("read all %s in %.1f s", step.what, time.Since(started).Seconds())
-	}
-
-	if committed, err = topics.Committed(ctx, bounds); err != nil {
-		return Verdict{}, err
-	}
-
 	for partition, end := range bounds.Ends[source.Payments] {
 		j.GroupLag(partition, committed[partition], end.Offset)
 	}
-	verdict := j.Judge()
-	verdict.Summary.LeftOut = topics.LeftOut
-	verdict.Seconds = time.Since(began).Seconds()
 
-	return verdict, nil
+	return nil
 }
 
 // Unquiet is an error: payments flow, or acts, so topics and ledger are not of one instant, and there is no verdict.
@@ -124,8 +99,7 @@ func (u *Unquiet) Error() string {
 // waitUntilQuiet returns when no payment is in flight, or after config.Wait. What is in flight then becomes a
 // finding, unless orders have come so lately that it may well be: that is Unquiet.
 func waitUntilQuiet(ctx context.Context, config Config, topics *source.Topics) error {
-	began, first, last := time.Now(), int64(-1), int64(-1)
-	var came, told time.Time
+	began, came, last := time.Now(), time.Time{}, int64(-1)
 
 	for {
 		under, orders, err := underWay(ctx, config, topics)
@@ -133,30 +107,19 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *source.Topics) e
 			return err
 		}
 
-		if first < 0 {
-			first, last = orders, orders
+		if last < 0 {
+			config.Log("waiting up to %v: %s", config.Wait, under)
+		} else if orders > last {
+			came = time.Now()
 		}
 
-		if orders > last {
-			last, came = orders, time.Now()
-		}
-
-		if orders > first {
-			under += fmt.Sprintf(", and %d orders came in %.0f s", orders-first, time.Since(began).Seconds())
-		}
-
-		left := config.Wait - time.Since(began)
+		last = orders
 		switch {
-		case left > 0:
+		case time.Since(began) < config.Wait:
 		case time.Since(came) < cmp.Or(config.HoldMax, holdMaxDefault):
 			return &Unquiet{under}
 		default:
 			return nil
-		}
-
-		if time.Since(told) > 5*time.Second {
-			told = time.Now()
-			config.Log("waiting up to %.0f s: %s", left.Seconds(), under)
 		}
 
 		select {

@@ -77,7 +77,7 @@ const (
 // Follow returns a judge that judges what the ledger does after a time of the ledger. found is called with
 // each finding. Between History and Begin comes the register of before.
 func Follow(issuance *tb.Account, since uint64, found func(Finding)) *Judge {
-	j := newJudge(Config{}, 0)
+	j := newJudge(Config{})
 	j.whole = false
 	j.books.expected = nil // balances are judged by their laws only
 
@@ -523,18 +523,16 @@ func (j *Judge) judgeUnordered(p *payment, found map[spec.Number]tb.Transfer) {
 
 	verdict, decided := found[p.key.Role(spec.ResolutionRole)]
 	for _, t := range p.fresh {
-		switch {
-		case !j.isUnexplained(p, t, found):
+		if !j.isUnexplained(p, t, found) {
 			continue
-		case decided && verdict.Timestamp < t.Timestamp:
-			j.add(WrongTransfer, p.name(), "%s, %s centavos: it comes after the verdict", spec.WhatIs(t), spec.Decimal(t.Amount))
-		case len(p.others) > 0:
-			j.add(WrongTransfer, p.name(), "%s, %s centavos: the order with its id has a dead letter %s", spec.WhatIs(t),
-				spec.Decimal(t.Amount), p.others[0].letter)
-		default:
-			j.add(UnexplainedMoney, p.name(), "%s, %s centavos: no record of %s is its order", spec.WhatIs(t),
-				spec.Decimal(t.Amount), source.Payments)
 		}
+
+		kind := UnexplainedMoney
+		if decided && verdict.Timestamp < t.Timestamp || len(p.others) > 0 {
+			kind = WrongTransfer
+		}
+		j.add(kind, p.name(), "%s: it comes after the verdict, or no record of %s without a dead letter is its order",
+			spec.MovedBy(t), source.Payments)
 
 		return
 	}

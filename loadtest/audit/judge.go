@@ -47,9 +47,7 @@ type Judge struct {
 	asked     asked
 	repeats   repeats
 	shortages shortages
-	questions map[spec.AccountID]*openQuestions // by the receiving bank's transit account
-	elsewhere map[spec.Number][]int32           // more partitions with records of an id
-	committed map[int32]int64
+	elsewhere map[spec.Number][]int32 // more partitions with records of an id
 
 	allowances  map[spec.AccountID]*allowance
 	rebuild     rebuild
@@ -97,9 +95,8 @@ const holdMaxDefault = time.Minute
 // Interval is a time by the ledger's clock.
 type Interval struct{ From, To time.Time }
 
-// newJudge returns the judge of a whole history, with room for this many payments: maps that grow take
-// twice the memory.
-func newJudge(config Config, payments int) *Judge {
+// newJudge returns the judge of a whole history.
+func newJudge(config Config) *Judge {
 	config.Deadline = cmp.Or(config.Deadline, 40*time.Second)
 	config.DeadlineMin = cmp.Or(config.DeadlineMin, config.Deadline)
 	config.HoldMax = cmp.Or(config.HoldMax, holdMaxDefault)
@@ -109,17 +106,14 @@ func newJudge(config Config, payments int) *Judge {
 		config:     config,
 		whole:      true,
 		seed:       maphash.MakeSeed(),
-		payments:   make(map[spec.Number]*payment, payments),
-		all:        make([]*payment, 0, payments),
+		payments:   map[spec.Number]*payment{},
 		letters:    map[source.Coordinates]*letter{},
 		originals:  map[spec.Number]*given{},
 		burnt:      map[spec.Number]struct{}{},
 		books:      newBooks(),
 		acts:       newActs(),
 		repeats:    repeats{},
-		questions:  map[spec.AccountID]*openQuestions{},
 		elsewhere:  map[spec.Number][]int32{},
-		committed:  map[int32]int64{},
 		allowances: map[spec.AccountID]*allowance{},
 		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{},
 			ReturnsRejected: map[string]int{},
@@ -353,7 +347,7 @@ func (j *Judge) takeOfPayment(key spec.Number, t tb.Transfer) {
 	case p == nil && t.Code == spec.CodeCapLeg:
 		j.add(WrongAllowance, spec.TransferName(t), "a leg 4 of a payment that is in no record of %s", source.Payments)
 	case p == nil || (p.Back != nil) != (t.Code >= spec.CodeReturnLeg1):
-		j.add(UnexplainedMoney, spec.TransferName(t), "%s that is in no record of %s", spec.WhatIs(t), source.Payments)
+		j.add(UnexplainedMoney, spec.TransferName(t), "%s: no record of %s is its order", spec.MovedBy(t), source.Payments)
 	default:
 		p.old, p.again = p.old || j.rebuild.old(), p.again || j.rebuild.again() && t.Code != spec.CodeCapLeg
 		j.take(p, t)
@@ -391,18 +385,8 @@ func (j *Judge) Judge() Verdict {
 
 // GroupLag takes the engine group's offset in a partition, and the partition's end.
 func (j *Judge) GroupLag(partition int32, committed, end int64) {
-	j.committed[partition] = committed
 	if committed != end {
 		j.add(Lag, fmt.Sprintf("partition %d of %s", partition, source.Payments), "the group %s has committed %d of %d",
 			source.EngineGroup, committed, end)
 	}
-}
-
-// progress says whether the engines have finished a record.
-func (j *Judge) progress(c source.Coordinates) string {
-	if committed, known := j.committed[c.Partition]; known && c.Offset >= committed {
-		return fmt.Sprintf("the engines have not finished it: they are at offset %d", committed)
-	}
-
-	return "the engines have finished it"
 }

@@ -132,8 +132,6 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 	}
 
 	if leg == 1 {
-		j.answered(of.Content.Payee, spec.NumberOf(t.PendingID), t.Timestamp)
-
 		if p.Back == nil {
 			p.verdict, p.decidedAt = t.UserData32, t.Timestamp
 		}
@@ -157,7 +155,6 @@ func (j *Judge) takeHold(p *payment, of *spec.Order, foreign bool, t tb.Transfer
 
 	if leg == 1 {
 		j.holdTimeout = t.Timeout
-		j.ask(of.Content.Payee, t)
 	}
 
 	if foreign {
@@ -181,15 +178,11 @@ func (j *Judge) takeHold(p *payment, of *spec.Order, foreign bool, t tb.Transfer
 // takeVerdict takes a receipt, or the verdict of a return.
 func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
 	what, payersBank := "receipt", spec.BankNamed(p.ID)
-
-	busy := p.Content.Payee
 	if p.Back != nil {
 		what, payersBank = "verdict", spec.BankNamed(p.Back.Original)
-		busy = payersBank
 	}
 	wrong := j.blame(WrongTransfer, p.ID.String(), what+": ")
 	p.receipt, p.verdict, p.decidedAt = true, t.UserData32, t.Timestamp
-	j.answered(busy, p.slot, t.Timestamp) // also if its hold has expired
 	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
 	elsewhere := (debit != spec.TransitOf(payersBank) || credit != spec.ReserveOf(payersBank)) &&
 		(debit != spec.Issuance || credit != spec.Refusals)
@@ -205,7 +198,6 @@ func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
 
 	if j.whole && !p.again && (p.Back == nil || p.held == 0) { // else a bank may give any code
 		j.judgeAge(t, p.AcceptedMs, wrong)
-		j.checkBusy(t, busy, p.since(), wrong)
 	}
 }
 
@@ -254,21 +246,21 @@ func (j *Judge) judge(p *payment) {
 		}
 
 		if !p.receipt || theirs != 0b101 && theirs != 0b111 {
-			disagree("the legs %v are held for a conflicting message; they must be complete and beside a verdict",
+			disagree("the legs %03b are held for a conflicting message; they must be complete and beside a verdict",
 				p.foreign)
 		}
 	}
 
 	if p.held != 0 && p.held != all && (p.foreign == 0 || isReturn) {
-		disagree("all legs %v or none must be held", all)
+		disagree("all legs %03b or none must be held", all)
 	}
 
 	if j.whole {
 		j.judgeSlot(p)
 
 		if p.reportCount == 0 {
-			j.add(NoOutcome, subject, "no report and no dead letter of %v (%s); in the ledger: %s", p.first,
-				j.progress(p.first), p.ledgerState())
+			j.add(NoOutcome, subject, "no report and no dead letter of %v; in the ledger: %s", p.first,
+				p.ledgerState())
 		}
 	}
 
@@ -341,7 +333,7 @@ func (j *Judge) judgeDecided(p *payment) {
 }
 
 func (p *payment) ledgerState() string {
-	state := fmt.Sprintf("legs held %v, posted %v, voided %v", p.held, p.posted, p.voided)
+	state := fmt.Sprintf("legs held %03b, posted %03b, voided %03b", p.held, p.posted, p.voided)
 	switch {
 	case p.decidedAt == 0:
 		return state + ", no verdict"

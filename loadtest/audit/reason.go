@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -15,51 +14,6 @@ import (
 // A refusal is a receipt: nothing was held, or the hold expired. No bank has a say in it, so its
 // reason must follow from the order and the ledger. This file derives what can be derived, from
 // docs/outcomes.md. The rest is counted as not checked.
-
-// openQuestions are the holds that wait for one bank. Times are by the ledger's clock, ns.
-type openQuestions struct {
-	ends map[spec.Number]uint64 // by the hold of leg 1: when it has ended at the latest
-	last uint64                 // when another one ended last
-}
-
-// questionsTo returns the open questions to the bank of an account.
-func (j *Judge) questionsTo(payee spec.AccountID) *openQuestions {
-	bank := spec.TransitOf(payee)
-	if j.questions[bank] == nil {
-		j.questions[bank] = &openQuestions{ends: map[spec.Number]uint64{}}
-	}
-
-	return j.questions[bank]
-}
-
-// ask begins a question: leg 1 of an order to a bank is held.
-func (j *Judge) ask(payee spec.AccountID, leg tb.Transfer) {
-	if j.whole {
-		j.questionsTo(payee).ends[spec.NumberOf(leg.ID)] = endOf(leg)
-	}
-}
-
-// answered ends the question of a hold.
-func (j *Judge) answered(payee spec.AccountID, hold spec.Number, at uint64) {
-	if q := j.questionsTo(payee); q.ends[hold] > 0 {
-		delete(q.ends, hold)
-		q.last = max(q.last, at)
-	}
-}
-
-// wasAsked reports whether a payment waited for a bank at some time after from.
-func (j *Judge) wasAsked(payee spec.AccountID, from uint64) bool {
-	q := j.questionsTo(payee)
-	maps.DeleteFunc(q.ends, func(_ spec.Number, ends uint64) bool {
-		if ends < from { // the ledger has ended it by its timeout
-			q.last = max(q.last, ends)
-		}
-
-		return ends < from
-	})
-
-	return len(q.ends) > 0 || q.last >= from
-}
 
 // since returns the earliest time of the ledger at which an engine can have looked at an order.
 func (p *payment) since() uint64 {
@@ -81,11 +35,10 @@ func (j *Judge) followAccounts() {
 	}
 }
 
-// The numbers of the reasons LQ01, AM04, LQ02 and LQ12.
+// The numbers of the reasons LQ01, AM04 and LQ12.
 const (
 	payerShort    = 'L'<<24 | 'Q'<<16 | '0'<<8 | '1'
 	reserveShort  = 'A'<<24 | 'M'<<16 | '0'<<8 | '4'
-	bankBusy      = 'L'<<24 | 'Q'<<16 | '0'<<8 | '2'
 	outflowCapped = 'L'<<24 | 'Q'<<16 | '1'<<8 | '2'
 )
 
@@ -106,6 +59,8 @@ func unless(right bool, format string, arguments ...any) refusal {
 	return refusal(fmt.Sprintf(format, arguments...))
 }
 
+func dependsOnSettings(*Judge, *payment) refusal { return unchecked }
+
 // justifies are the rules of refusals, by the kind of order and the reason. What is in none of them is never refused
 // without its bank.
 var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
@@ -121,6 +76,7 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 		},
 		"AM13": (*Judge).judgePaymentCap,
 		"LQ12": (*Judge).judgeOutflow,
+		"LQ02": dependsOnSettings,
 	},
 	true: {
 		"LQ04": func(_ *Judge, p *payment) refusal {
@@ -145,7 +101,8 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 		"DS27": func(j *Judge, p *payment) refusal { // one to a suspended bank is taken
 			return j.judgeSuspended(p.decidedAt, spec.BankNamed(p.ID))
 		},
-		"LQ11": func(*Judge, *payment) refusal { return unchecked },
+		"LQ02": dependsOnSettings,
+		"LQ11": dependsOnSettings,
 	},
 }
 
@@ -160,7 +117,6 @@ func (j *Judge) judgeRefusal(p *payment) {
 		if j.clockWasWrong(p.AcceptedMs, p.decidedAt) {
 			wrong = unchecked
 		}
-	case reason == "LQ02": // checkBusy
 	case reason == "AM01":
 		wrong = unless(p.Amount() == 0, "its amount is %d centavos", p.Amount())
 	case p.again:
@@ -273,13 +229,6 @@ func (j *Judge) usedSlots(p *payment, o *given) (used int) {
 	}
 
 	return used
-}
-
-// checkBusy reports a verdict that says that a bank had too many questions, while it had none.
-func (j *Judge) checkBusy(t tb.Transfer, payee spec.AccountID, from uint64, wrong blame) {
-	if t.UserData32 == bankBusy && !j.wasAsked(payee, from) {
-		wrong("it says %s, but no payment waited for the bank %s", spec.ReasonText(bankBusy), spec.ISPBOf(payee))
-	}
 }
 
 // A refusal for lack of money is justified if the account was short of it at some time between

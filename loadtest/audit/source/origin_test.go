@@ -100,7 +100,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	})}}
 	for _, want := range []string{"begins with another batch",
 		"partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
-		kit.Says(t, CheckPair(t.Context(), wrong, topics, b, nil), want)
+		kit.Says(t, CheckPair(t.Context(), wrong, topics), want)
 		checkpoint := origin.Checkpoint{Ledger: ledger.Identity{Number: 1, Since: 77}, Log: 1, Offset: -1}
 		kit.Must(t, origin.WriteCheckpoints(t.Context(), topics.client, map[int32]origin.Checkpoint{0: checkpoint}))
 	}

@@ -202,7 +202,21 @@ func (uncompressed) Decompress(bytes []byte, codec kgo.CompressionCodecType) ([]
 
 // CheckPair fails if topics and ledger do not belong together: then there is nothing to audit. That the ledger is
 // another or older comes first, because then it may well name another log.
-func CheckPair(ctx context.Context, ledger tigerbeetle.Client, t *Topics, b Bounds, committed map[int32]int64) error {
+func CheckPair(ctx context.Context, ledger tigerbeetle.Client, t *Topics) error {
+	b, err := t.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+
+	committed, err := t.Committed(ctx, b)
+	if err != nil {
+		return err
+	}
+
+	if b, err = t.Bounds(ctx); err != nil { // again: an end must not be older than a commit
+		return err
+	}
+
 	wrong, err := (&Pair{t, ledger}).Compare(ctx)
 	if wrong != "" {
 		return errors.New("the ledger is not the topics': " + wrong +

@@ -74,19 +74,6 @@ func Begins(t tb.Transfer) bool {
 // Holds reports whether a transfer is a pending leg.
 func Holds(t tb.Transfer) bool { return IsLeg(t) && t.TransferFlags().Pending }
 
-func WhatIs(t tb.Transfer) string {
-	switch {
-	case t.Code == CodeReceipt:
-		return "a receipt of a payment"
-	case t.Code == CodeReturn:
-		return "the verdict of a return"
-	case t.Code >= CodeReturnLeg1:
-		return fmt.Sprintf("leg %d of a return", LegOf(t))
-	}
-
-	return fmt.Sprintf("leg %d of a payment", t.Code)
-}
-
 func TransferName(t tb.Transfer) string {
 	id := NumberOf(t.ID)
 	return fmt.Sprintf("transfer %016x%016x", id.High, id.Low)
@@ -138,19 +125,3 @@ func IdIn(letter byte, t tb.Transfer) (id ID, minutes uint64, err error) {
 type Legs uint8
 
 const FirstLeg Legs = 1
-
-func (l Legs) String() string {
-	text := ""
-
-	for leg := range 4 {
-		if l&(1<<leg) != 0 {
-			text += fmt.Sprint(leg + 1)
-		}
-	}
-
-	if text == "" {
-		return "none"
-	}
-
-	return text
-}

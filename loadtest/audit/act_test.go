@@ -138,23 +138,6 @@ func TestARegisterPasses(t *testing.T) {
 	}
 }
 
-func TestAccountsOfTheRegisterAgreeWithThePlatform(t *testing.T) {
-	for _, psp := range []pix.ISPB{alice.ISPB, zoe.ISPB} {
-		of := spec.BankNamed(spec.ID([]byte("E" + string(psp) + "20260504030200000000001")[:32]))
-		for theirs, ours := range map[ledger.AccountID]spec.AccountID{
-			ledger.BooksAccount(psp): spec.BooksOf(of), ledger.AllowanceAccount(psp, ledger.Day): spec.AllowanceOf(of, 0),
-			ledger.AllowanceAccount(psp, ledger.Night): spec.AllowanceOf(of, 1),
-			ledger.RegisterAccount:                     spec.Register, ledger.AllowanceSourceAccount: spec.AllowanceSource,
-		} {
-			account := ledger.NewAccount(theirs)
-			if want := spec.Chart[spec.KindOf(ours)]; spec.NumberOf(theirs) != ours || account.Ledger != want.Ledger ||
-				account.AccountFlags().DebitsMustNotExceedCredits != want.Guarded {
-				t.Errorf("%s: %+v, it must be in ledger %d", spec.AccountName(ours), account, want.Ledger)
-			}
-		}
-	}
-}
-
 // Totals above 2^63 and 2^64 are judged as any other.
 func TestTotalsThatOutgrow64Bits(t *testing.T) {
 	h := withRegister(t)

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,17 +125,6 @@ func TestResponsesThatAreGone(t *testing.T) {
 
 		if verdict := h.audit(); verdict.Summary.NotChecked[answersGone] != c.gone || verdict.ByKind[NoAnswer] != 3-c.gone {
 			t.Errorf("the oldest %v after the last outcome: %+v %+v", c.oldest, verdict.Summary, verdict.Findings)
-		}
-	}
-}
-
-func TestSecretsThatCannotBeRead(t *testing.T) {
-	for _, text := range []string{"", "# nothing", "10000001", "10000001 xyz", "10000001 00 00"} {
-		file := filepath.Join(t.TempDir(), "secrets")
-		kit.Must(t, os.WriteFile(file, []byte(text), 0o600))
-
-		if _, err := ReadSecrets(file); err == nil || strings.Contains(err.Error(), "xyz") {
-			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

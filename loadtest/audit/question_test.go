@@ -96,24 +96,6 @@ func TestABankWasAskedAboutSomethingElse(t *testing.T) {
 	}
 }
 
-// What loadtest conform asks is counted, and blames nobody. Its header hides nothing about a payment.
-func TestTheQuestionsOfATrial(t *testing.T) {
-	trial := func(_ *pixv1.AuthorizationRequest, r *source.Record) { r.Trial = true }
-	h := withQuestions(t)
-	h.ask(h.message(settledOrder), trial, func(m *pixv1.AuthorizationRequest, _ *source.Record) {
-		m.EndToEndId = "E10000001202605040302000000000AB"
-	})
-
-	h.questions = append(h.questions, source.Record{Value: []byte{0xff}, Trial: true})
-	if verdict := h.audit(); !verdict.Clean || verdict.Summary.Requests != 4 ||
-		!strings.Contains(verdict.String(), " 2 requests of loadtest conform") {
-		t.Errorf("%v %+v", verdict, verdict.Findings)
-	}
-	h = withQuestions(t)
-	h.ask(h.message(settledOrder), trial, func(m *pixv1.AuthorizationRequest, _ *source.Record) { m.AmountCentavos += 2 })
-	h.finds("a question about a payment", WrongQuestion, 1)
-}
-
 // The topic keeps requests for a time. What is older is not blamed.
 func TestABankWasNotAsked(t *testing.T) {
 	for _, c := range []struct {

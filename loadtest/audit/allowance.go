@@ -126,7 +126,8 @@ func (j *Judge) takeAdjustment(t tb.Transfer, id spec.AccountID, amount uint64) 
 		delete(j.acts.capped, id)
 	}
 	// Who adjusts has read the account since its last adjustment, and the cap after that.
-	caps := j.terms(id).outflow[id.High>>spec.BranchShift&1].during(max(j.lookedFrom(t.Timestamp), of.fitted), t.Timestamp)
+	caps := j.terms(id).outflow[id.High>>spec.BranchShift&1].during(max(j.lookedFrom(t.Timestamp), of.fitted),
+		t.Timestamp)
 	if !t.TransferFlags().Linked {
 		of.fitted = t.Timestamp
 	}

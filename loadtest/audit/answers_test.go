@@ -43,7 +43,8 @@ func (h *history) says(seals keys.Seals, sealedBy, bank, id, code string) {
 	value, err := message.MarshalVT()
 	kit.Must(h.t, err)
 	h.answers = append(h.answers,
-		source.Record{Offset: int64(len(h.answers)), Time: h.now, Value: value, Seal: seals.Seal(pix.ISPB(sealedBy), value)})
+		source.Record{Offset: int64(len(h.answers)), Time: h.now, Value: value,
+			Seal: seals.Seal(pix.ISPB(sealedBy), value)})
 }
 
 // allSay gives every outcome of the clean history the word of its payee's bank.
@@ -86,7 +87,9 @@ func TestAnOutcomeThatOnlyAForgerGives(t *testing.T) {
 		seals := sealed(t, h)
 		id := h.message(c.order).EndToEndId
 		h.allSay(seals)
-		h.answers = slices.DeleteFunc(h.answers, func(r source.Record) bool { return strings.Contains(string(r.Value), id) })
+		h.answers = slices.DeleteFunc(h.answers, func(r source.Record) bool {
+			return strings.Contains(string(r.Value), id)
+		})
 		c.say(h, seals, id)
 
 		if verdict := h.finds(c.name, NoAnswer, 1); verdict.Findings[0].Subject != id {
@@ -123,7 +126,8 @@ func TestResponsesThatAreGone(t *testing.T) {
 			h.answers[0].Time = time.Unix(0, int64(h.transfers[len(h.transfers)-1].Timestamp)).Add(c.oldest)
 		}
 
-		if verdict := h.audit(); verdict.Summary.NotChecked[answersGone] != c.gone || verdict.ByKind[NoAnswer] != 3-c.gone {
+		if verdict := h.audit(); verdict.Summary.NotChecked[answersGone] != c.gone ||
+			verdict.ByKind[NoAnswer] != 3-c.gone {
 			t.Errorf("the oldest %v after the last outcome: %+v %+v", c.oldest, verdict.Summary, verdict.Findings)
 		}
 	}

@@ -32,13 +32,17 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	readAll := func(topic string, take func(source.Record), pass source.Pass) error {
 		return topics.ReadAll(ctx, topic, bounds, take, nil, pass)
 	}
+
 	steps := []struct {
 		what string
 		do   func() error
 	}{
 		{"compare topics and ledger", func() error { return source.CheckPair(ctx, config.Ledger, topics) }},
 		{"wait", func() error { return waitUntilQuiet(ctx, config, topics) }},
-		{"read the last transfer", func() (err error) { before, err = source.Youngest(ctx, config.Ledger); return err }},
+		{"read the last transfer", func() (err error) {
+			before, err = source.Youngest(ctx, config.Ledger)
+			return err
+		}},
 		{"read the ends of the topics", func() (err error) { bounds, err = topics.Bounds(ctx); return err }},
 		{"read all dead letters", func() error { return readAll(source.DeadLetters, j.DeadLetter, nil) }},
 		{"read all orders", func() error { return readAll(source.Payments, j.Order, source.PassSaid(j.Unreadable)) }},
@@ -114,6 +118,7 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *source.Topics) e
 		}
 
 		last = orders
+
 		switch {
 		case time.Since(began) < config.Wait:
 		case time.Since(came) < cmp.Or(config.HoldMax, holdMaxDefault):

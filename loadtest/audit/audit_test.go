@@ -83,7 +83,8 @@ const (
 func clean(t *testing.T) *history {
 	h := &history{t: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), random: rand.New(rand.NewPCG(7, 7))}
 	for _, account := range []tb.Account{
-		{ID: spec.Issuance.TigerBeetle(), Code: spec.KindIssuance, UserData128: populationMoney, UserData64: populationCount},
+		{ID: spec.Issuance.TigerBeetle(), Code: spec.KindIssuance, UserData128: populationMoney,
+			UserData64: populationCount},
 		{ID: spec.Refusals.TigerBeetle(), Code: spec.KindRefusals},
 		h.account(spec.ReserveOf(idOf(alice))), h.account(spec.ReserveOf(idOf(bruno))),
 		h.account(spec.TransitOf(idOf(alice))), h.account(spec.TransitOf(idOf(bruno))),
@@ -305,7 +306,8 @@ func TestARefusalMustBeJustified(t *testing.T) {
 			t.Errorf("%s of %d centavos from %v to %v: %+v", c.reason, c.centavos, c.payer, c.payee, verdict.Findings)
 		}
 
-		if unchecked := verdict.Summary.NotChecked[RefusalsWith+c.reason]; unchecked > 0 != (c.reason == "DS27" || c.reason == "LQ02") {
+		if unchecked := verdict.Summary.NotChecked[RefusalsWith+c.reason]; unchecked > 0 != (c.reason == "DS27" ||
+			c.reason == "LQ02") {
 			t.Errorf("%s: %d are not checked", c.reason, unchecked)
 		}
 	}
@@ -471,12 +473,15 @@ func (h *history) appendReport(report *pixv1.SettlementReport) {
 	value, err := report.MarshalVT()
 	kit.Must(h.t, err)
 	key := cmp.Or(report.OriginalEndToEndId, report.EndToEndId)
-	h.reports = append(h.reports, source.Record{Offset: int64(len(h.reports)), Time: h.now, Key: []byte(key), Value: value})
+	h.reports = append(h.reports,
+		source.Record{Offset: int64(len(h.reports)), Time: h.now, Key: []byte(key), Value: value})
 }
 
 func (h *history) dropReports(order int) {
 	id := h.message(order).EndToEndId
-	h.reports = slices.DeleteFunc(h.reports, func(r source.Record) bool { return strings.Contains(string(r.Value), id) })
+	h.reports = slices.DeleteFunc(h.reports, func(r source.Record) bool {
+		return strings.Contains(string(r.Value), id)
+	})
 }
 
 // sayInLetter replaces the dead letter of an order by one with a code and a text.
@@ -513,7 +518,8 @@ func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 			ID: key.Role(leg - 1).TigerBeetle(), DebitAccountID: debit.TigerBeetle(),
 			CreditAccountID: credit.TigerBeetle(),
 			Amount:          tb.ToUint128(o.AmountCentavos), UserData128: names.TigerBeetle(), UserData64: ispb,
-			Ledger: spec.LedgerNumber, Code: uint16(leg), Timeout: 60, Flags: tb.TransferFlags{Pending: true}.ToUint16(),
+			Ledger: spec.LedgerNumber, Code: uint16(leg), Timeout: 60,
+			Flags: tb.TransferFlags{Pending: true}.ToUint16(),
 		})
 	}
 }
@@ -561,7 +567,8 @@ func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit sp
 	h.transfers = append(h.transfers, tb.Transfer{
 		ID: key.Role(spec.ResolutionRole).TigerBeetle(), DebitAccountID: debit.TigerBeetle(),
 		CreditAccountID: credit.TigerBeetle(),
-		UserData128:     names.TigerBeetle(), UserData64: p.Hash, UserData32: reasonOf(reason), Ledger: spec.LedgerNumber,
+		UserData128:     names.TigerBeetle(), UserData64: p.Hash, UserData32: reasonOf(reason),
+		Ledger:    spec.LedgerNumber,
 		Code:      spec.CodeReceipt,
 		Timestamp: verdictAt(o.AcceptedAtUnixMs, reason),
 	})
@@ -642,7 +649,8 @@ func (h *history) accountOf(id spec.AccountID) *tb.Account {
 func (h *history) add(id spec.AccountID, debits, credits int64) {
 	account := h.accountOf(id)
 	sum := func(amount *tb.Uint128, more int64) {
-		*amount = spec.Number(spec.MoneyIn(*amount).Plus(spec.Money{High: uint64(more >> 63), Low: uint64(more)})).TigerBeetle()
+		*amount = spec.Number(spec.MoneyIn(*amount).Plus(
+			spec.Money{High: uint64(more >> 63), Low: uint64(more)})).TigerBeetle()
 	}
 	sum(&account.DebitsPosted, debits)
 	sum(&account.CreditsPosted, credits)

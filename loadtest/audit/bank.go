@@ -152,7 +152,8 @@ func (j *Judge) Request(r source.Record) {
 }
 
 // askedAbout returns the payment that a request is about, or why there is none.
-func (j *Judge) askedAbout(r source.Record, message *pixv1.AuthorizationRequest) (p *payment, subject string, err error) {
+func (j *Judge) askedAbout(r source.Record,
+	message *pixv1.AuthorizationRequest) (p *payment, subject string, err error) {
 	subject = "request " + r.String()
 	if err := message.UnmarshalVT(r.Value); err != nil {
 		return nil, subject, fmt.Errorf("undecodable: %w", err)

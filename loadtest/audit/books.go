@@ -76,20 +76,24 @@ func (b *books) balance(id spec.AccountID) spec.Money { return b.accounts[id].po
 // judgeAccounts compares each account with the sum of funding and reports.
 func (j *Judge) judgeAccounts() {
 	for id, account := range j.books.accounts {
-		if k := spec.KindOf(id); account.pending != (spec.Movement{}) && k != spec.KindAllowance && k != spec.KindAllowanceSource {
-			j.add(Pending, spec.AccountName(id), "%v centavos of debits and %v of credits are pending", account.pending.Debits,
+		if k := spec.KindOf(id); account.pending != (spec.Movement{}) && k != spec.KindAllowance &&
+			k != spec.KindAllowanceSource {
+			j.add(Pending, spec.AccountName(id), "%v centavos of debits and %v of credits are pending",
+				account.pending.Debits,
 				account.pending.Credits)
 		}
 
 		if want := j.books.expected[id]; account.posted != want {
-			j.add(WrongBalance, spec.AccountName(id), "it has %v; by funding, acts and reports it must have %v", account.posted,
+			j.add(WrongBalance, spec.AccountName(id), "it has %v; by funding, acts and reports it must have %v",
+				account.posted,
 				want)
 		}
 	}
 
 	for id, want := range j.books.expected {
 		if !j.exists(id) {
-			j.add(WrongBalance, spec.AccountName(id), "it is not in the ledger; by funding, acts and reports it has %v", want)
+			j.add(WrongBalance, spec.AccountName(id),
+				"it is not in the ledger; by funding, acts and reports it has %v", want)
 		}
 	}
 	j.judgeLaws()
@@ -122,11 +126,13 @@ func (j *Judge) judgeLaws() {
 
 	for _, transit := range slices.SortedFunc(maps.Keys(customers), spec.Number.Compare) {
 		if j.whole {
-			law(spec.AccountName(transit), "transit + its customers = 0", balance(transit).Plus(customers[transit]), spec.Money{})
+			law(spec.AccountName(transit), "transit + its customers = 0", balance(transit).Plus(customers[transit]),
+				spec.Money{})
 		}
 
 		if books := spec.BooksOf(transit); j.exists(books) {
-			law(spec.AccountName(transit), "reserve + transit = books", balance(spec.ReserveOf(transit)).Plus(balance(transit)),
+			law(spec.AccountName(transit), "reserve + transit = books",
+				balance(spec.ReserveOf(transit)).Plus(balance(transit)),
 				balance(books))
 		}
 	}
@@ -166,7 +172,8 @@ func (j *Judge) takeFunding(t tb.Transfer) {
 	amount, ok := spec.Centavos(t.Amount)
 
 	ofReserve := debit == spec.Issuance && spec.KindOf(credit) == spec.KindReserve
-	if !ok || t.Flags&^spec.LinkedFlag != 0 || !ofReserve && (spec.KindOf(credit) != spec.KindCustomer || debit != spec.TransitOf(credit)) {
+	if !ok || t.Flags&^spec.LinkedFlag != 0 || !ofReserve &&
+		(spec.KindOf(credit) != spec.KindCustomer || debit != spec.TransitOf(credit)) {
 		j.add(UnexplainedMoney, spec.TransferName(t), "funding of %s", spec.MovedBy(t))
 		return
 	}

@@ -513,7 +513,10 @@ func (j *Judge) forgot(p *payment, found map[spec.Number]tb.Transfer) bool {
 // receipt may have held money, which nobody posts.
 func (j *Judge) isUnexplained(p *payment, t tb.Transfer, found map[spec.Number]tb.Transfer) bool {
 	verdict, decided := found[p.key.Role(spec.ResolutionRole)]
-	beside := decided && spec.Begins(verdict) && spec.Holds(t) && p.claim(func(o *spec.Order) bool { return o.Asks(t) }) != nil
+	beside := decided && spec.Begins(verdict) && spec.Holds(t) && p.claim(func(o *spec.Order) bool {
+		return o.Asks(t)
+	}) != nil
+
 	return spec.Begins(t) && t.Timestamp > j.since && !beside
 }
 
@@ -541,7 +544,8 @@ func (j *Judge) judgeUnordered(p *payment, found map[spec.Number]tb.Transfer) {
 	case p.reportCount == 0:
 	case !decided || p.ID[0] == 'E':
 		j.add(ReportWithoutOrder, p.name(),
-			"report %s: no record of %s is its order, and the ledger knows nothing of it", p.said.record, source.Payments)
+			"report %s: no record of %s is its order, and the ledger knows nothing of it", p.said.record,
+			source.Payments)
 	case p.reported.reason != verdict.UserData32: // a return of before
 		j.add(LedgerDisagrees, p.name(), "reported as %s, the ledger's reason is %s", p.reported.outcome(),
 			spec.ReasonText(verdict.UserData32))

@@ -29,7 +29,9 @@ func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *J
 		begin++ // a chain is of one instant
 	}
 
-	f = Follow(h.accountOf(spec.Issuance), uint64(base+begin), func(found Finding) { findings = append(findings, found) })
+	f = Follow(h.accountOf(spec.Issuance), uint64(base+begin), func(found Finding) {
+		findings = append(findings, found)
+	})
 	if begin > 0 {
 		f.From(0, int64(len(h.orders)))
 	}
@@ -165,7 +167,9 @@ func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
 					continue // a chain is read whole
 				}
 				var findings []Finding
-				f := Follow(h.accountOf(spec.Issuance), base, func(found Finding) { findings = append(findings, found) })
+				f := Follow(h.accountOf(spec.Issuance), base, func(found Finding) {
+					findings = append(findings, found)
+				})
 				f.Begin()
 				all(h.orders, f.Order)
 				all(h.letters, f.DeadLetter)

@@ -28,7 +28,8 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 				expected++
 			}
 
-			if amount, funded := ours.Funding(spec.NumberOf(credit)); amount != centavos && funded || funded != (centavos > 0) {
+			if amount, funded := ours.Funding(spec.NumberOf(credit)); amount != centavos && funded ||
+				funded != (centavos > 0) {
 				t.Fatalf("%s: %d centavos; theirs are %d", ledger.AccountName(credit), amount, centavos)
 			}
 		}

@@ -45,7 +45,9 @@ func (h *holds) add(id spec.Number, held hold) {
 		h.open = map[spec.Number]hold{}
 	}
 	h.open[id] = held
-	at, _ := slices.BinarySearchFunc(h.ending, held.ends, func(e ending, ends uint64) int { return cmp.Compare(e.ends, ends) })
+	at, _ := slices.BinarySearchFunc(h.ending, held.ends, func(e ending, ends uint64) int {
+		return cmp.Compare(e.ends, ends)
+	})
 	h.ending = slices.Insert(h.ending, at, ending{id, held.ends})
 }
 

@@ -82,7 +82,8 @@ func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 		}
 	}
 
-	if spec.Issuance != spec.NumberOf(ledger.IssuanceAccount) || spec.Refusals != spec.NumberOf(ledger.RefusalsAccount) {
+	if spec.Issuance != spec.NumberOf(ledger.IssuanceAccount) ||
+		spec.Refusals != spec.NumberOf(ledger.RefusalsAccount) {
 		t.Fatal("the central bank's account ids differ")
 	}
 }
@@ -133,7 +134,8 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 
 		if invalid, ok := errors.AsType[*pix.Invalid](theirs); ok &&
 			!ours.Told(invalid.Reason.String(), invalid.Error()) {
-			t.Fatalf("mutation %d, %x: the platform's dead letter says %s, %q; to the audit %+v", i, value, invalid.Reason,
+			t.Fatalf("mutation %d, %x: the platform's dead letter says %s, %q; to the audit %+v", i, value,
+				invalid.Reason,
 				invalid, ours)
 		}
 	}

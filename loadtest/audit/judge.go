@@ -280,7 +280,8 @@ func (j *Judge) Transfer(t tb.Transfer) {
 		j.takeAct(t)
 		return
 	default:
-		j.add(UnexplainedMoney, spec.TransferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, spec.LedgerNumber)
+		j.add(UnexplainedMoney, spec.TransferName(t), "it is in ledger %d, but all money is in %d", t.Ledger,
+			spec.LedgerNumber)
 		return
 	}
 
@@ -305,7 +306,8 @@ func (j *Judge) Transfer(t tb.Transfer) {
 		j.takeArchived(t)
 	case spec.CodeClockProbe:
 		if t.Amount != (tb.Uint128{}) {
-			j.add(UnexplainedMoney, spec.TransferName(t), "a transfer with code %d moves %s centavos, it must move none",
+			j.add(UnexplainedMoney, spec.TransferName(t),
+				"a transfer with code %d moves %s centavos, it must move none",
 				t.Code, spec.Decimal(t.Amount))
 		}
 	default:
@@ -329,7 +331,7 @@ func (j *Judge) paymentOf(t tb.Transfer) (key spec.Number, ofPayment bool) {
 
 		return key, true
 	case t.Ledger == spec.LedgerNumber && spec.IsLeg(t):
-		if id, minutes, err := spec.IdIn('D', t); err == nil {
+		if id, minutes, err := spec.IDIn('D', t); err == nil {
 			key = spec.PaymentKey(id, minutes)
 		}
 
@@ -347,7 +349,8 @@ func (j *Judge) takeOfPayment(key spec.Number, t tb.Transfer) {
 	case p == nil && t.Code == spec.CodeCapLeg:
 		j.add(WrongAllowance, spec.TransferName(t), "a leg 4 of a payment that is in no record of %s", source.Payments)
 	case p == nil || (p.Back != nil) != (t.Code >= spec.CodeReturnLeg1):
-		j.add(UnexplainedMoney, spec.TransferName(t), "%s: no record of %s is its order", spec.MovedBy(t), source.Payments)
+		j.add(UnexplainedMoney, spec.TransferName(t), "%s: no record of %s is its order", spec.MovedBy(t),
+			source.Payments)
 	default:
 		p.old, p.again = p.old || j.rebuild.old(), p.again || j.rebuild.again() && t.Code != spec.CodeCapLeg
 		j.take(p, t)

@@ -82,6 +82,7 @@ func (j *Judge) DeadLetter(r source.Record) {
 		return
 	}
 	at := source.Coordinates{Partition: message.Partition, Offset: message.Offset}
+
 	l := &letter{copied: j.copied(message.PayloadSizeBytes, message.Payload, r.Key), reason: message.ReasonCode,
 		text: message.Reason, last: message.LastOffset}
 	if before := j.letters[at]; before != nil {
@@ -134,7 +135,8 @@ func (j *Judge) judgeLetter(s *sent, l *letter) {
 		j.add(WrongDeadLetter, at, "its dead letter says %s, %.200q, but %v", l.reason, l.text, s.flaws)
 	case valid && l.reason == idTakenReason:
 		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
-		j.add(IDsCollide, id, "%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", s.at,
+		j.add(IDsCollide, id, "%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids",
+			s.at,
 			l.reason)
 	case valid && (!l.ofOrder() || !spec.Names(l.text, "end_to_end_id", id)):
 		j.add(WrongDeadLetter, id, "%v is a valid payment, but it has a dead letter %s, %.200q", s.at, l.reason, l.text)

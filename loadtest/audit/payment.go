@@ -115,7 +115,7 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 
 	switch {
 	case flags.Pending:
-		j.takeHold(p, of, foreign, t, wrong)
+		j.takeHold(p, foreign, t, wrong)
 		return
 	case flags.PostPendingTransfer:
 		p.posted |= bit
@@ -139,7 +139,7 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 }
 
 // takeHold takes a pending leg, held for an order.
-func (j *Judge) takeHold(p *payment, of *spec.Order, foreign bool, t tb.Transfer, wrong blame) {
+func (j *Judge) takeHold(p *payment, foreign bool, t tb.Transfer, wrong blame) {
 	key, role := spec.Split(spec.NumberOf(t.ID))
 	leg := spec.LegOf(t)
 

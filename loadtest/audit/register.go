@@ -111,7 +111,8 @@ func (j *Judge) takeAct(t tb.Transfer) {
 	}
 
 	amount, ok := spec.Centavos(t.Amount)
-	if !ok || debit != spec.Register && credit != spec.Register || spec.KindOf(books) != spec.KindBooks || t.Flags&^spec.LinkedFlag != 0 {
+	if !ok || debit != spec.Register && credit != spec.Register || spec.KindOf(books) != spec.KindBooks ||
+		t.Flags&^spec.LinkedFlag != 0 {
 		j.add(WrongAct, spec.TransferName(t), "%s: an act stands between the register and books", spec.MovedBy(t))
 		return
 	}
@@ -141,7 +142,8 @@ func (j *Judge) takeAct(t tb.Transfer) {
 	case (debit == books) != spec.FromBooks(t.Code):
 		wrong("its record goes from %s to %s", spec.AccountName(debit), spec.AccountName(credit))
 	case !spec.SaysWhatItMay(t, books):
-		wrong("what it says of %s with %d and %d cannot be", spec.AccountName(spec.NumberOf(t.UserData128)), t.UserData64,
+		wrong("what it says of %s with %d and %d cannot be", spec.AccountName(spec.NumberOf(t.UserData128)),
+			t.UserData64,
 			t.UserData32)
 	case terms.joined == 0:
 		wrong("the bank has not joined")
@@ -197,8 +199,10 @@ func (j *Judge) takeOpening(t tb.Transfer, books spec.AccountID, amount uint64) 
 	}
 
 	if want, opened := j.books.population.Opening(books); !opened || says != want || spec.NumberOf(t.ID) != books {
-		j.add(WrongFunding, spec.TransferName(t), "an opening of %s with %v centavos; the one has the id of the books, and %v",
+		j.add(WrongFunding, spec.TransferName(t),
+			"an opening of %s with %v centavos; the one has the id of the books, and %v",
 			spec.AccountName(books), says, want)
+
 		return
 	}
 	j.books.openings++
@@ -210,7 +214,8 @@ func (j *Judge) judgeMoneyWithoutAct(readTo uint64) {
 	maps.DeleteFunc(j.acts.moved, func(_ spec.Number, t tb.Transfer) bool {
 		ended := t.Timestamp < readTo
 		if ended {
-			j.add(MoneyWithoutAct, spec.TransferName(t), "%s, %s: it has no record", spec.ActName(t.Code), spec.MovedBy(t))
+			j.add(MoneyWithoutAct, spec.TransferName(t), "%s, %s: it has no record", spec.ActName(t.Code),
+				spec.MovedBy(t))
 		}
 
 		return ended
@@ -258,7 +263,8 @@ func (j *Judge) judgeSuspended(at uint64, banks ...spec.AccountID) refusal {
 func (j *Judge) judgeBegun(subject string, at uint64, banks ...spec.AccountID) {
 	for _, bank := range banks {
 		if !slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), false) {
-			j.add(BeyondTerms, subject, "it was begun although %s had been suspended for more than %v", spec.ISPBOf(bank),
+			j.add(BeyondTerms, subject, "it was begun although %s had been suspended for more than %v",
+				spec.ISPBOf(bank),
 				registerAge)
 		}
 	}
@@ -267,8 +273,10 @@ func (j *Judge) judgeBegun(subject string, at uint64, banks ...spec.AccountID) {
 // judgePaymentCap checks a refusal with AM13: the payment is above the cap of its payer's bank.
 func (j *Judge) judgePaymentCap(p *payment) refusal {
 	caps := j.terms(p.Content.Payer).paymentCap.during(j.lookedFrom(p.decidedAt), p.decidedAt)
+
 	return unless(slices.ContainsFunc(caps, func(limit uint64) bool { return limit > 0 && p.Content.Centavos > limit }),
-		"its %d centavos are not above a cap on payments of %s: %d", p.Content.Centavos, spec.ISPBOf(p.Content.Payer), caps)
+		"its %d centavos are not above a cap on payments of %s: %d", p.Content.Centavos,
+		spec.ISPBOf(p.Content.Payer), caps)
 }
 
 // judgeTerms checks what was held for a payment against the register.

@@ -49,7 +49,7 @@ func (j *Judge) recallOriginal(o *spec.Order) (found bool) {
 // is burnt, in which nobody holds a return any more.
 func (j *Judge) takeMark(t tb.Transfer) {
 	key, role := spec.Split(spec.NumberOf(t.ID))
-	id, minutes, err := spec.IdIn('E', t)
+	id, minutes, err := spec.IDIn('E', t)
 	idIsRight := role == spec.BurntMarkRole
 
 	if t.Code == spec.CodeReturned {
@@ -75,7 +75,8 @@ func (j *Judge) takeMark(t tb.Transfer) {
 	names, ispb := spec.UserData(id, minutes)
 
 	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
-	if err != nil || !idIsRight || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != spec.TransitOf(spec.BankNamed(id)) ||
+	if err != nil || !idIsRight || t.Amount != (tb.Uint128{}) || t.Flags != 0 ||
+		debit != spec.TransitOf(spec.BankNamed(id)) ||
 		credit != spec.ReserveOf(spec.BankNamed(id)) ||
 		spec.NumberOf(t.UserData128) != names || t.UserData64 != ispb {
 		j.add(WrongTransfer, id.String(),

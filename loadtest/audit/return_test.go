@@ -113,7 +113,8 @@ func (h *history) write(chain []tb.Transfer) {
 		if flags.BalancingDebit {
 			from := h.accountOf(spec.NumberOf(t.DebitAccountID))
 
-			free := spec.MoneyIn(from.CreditsPosted).Minus(spec.MoneyIn(from.DebitsPosted)).Minus(spec.MoneyIn(from.DebitsPending))
+			free := spec.MoneyIn(from.CreditsPosted).Minus(spec.MoneyIn(from.DebitsPosted)).Minus(
+				spec.MoneyIn(from.DebitsPending))
 			if free.Less(spec.MoneyIn(t.Amount)) {
 				t.Amount = spec.Number(free).TigerBeetle()
 			}

@@ -206,7 +206,8 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 
 	if w.archiverConfig != nil && !w.rebuilt && err == nil {
 		folder := os.DirFS(w.archiverConfig.Folder)
-		totals, _ := archive.Verify(folder, func(archive.Manifest) {}, func(archive.DayEnd) {}) // concludeArchive says why not
+		// concludeArchive says why not
+		totals, _ := archive.Verify(folder, func(archive.Manifest) {}, func(archive.DayEnd) {})
 
 		if settled := verdict.Summary.Settled + verdict.Summary.Returned; totals.Settled != settled {
 			complain("archive: it has %d settled payments, the ledger %d", totals.Settled, settled)

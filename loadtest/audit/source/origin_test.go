@@ -92,12 +92,10 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		}
 	}
 	// Before the topics name a ledger, a wrong log is all that is known. Then the wrong ledger comes first.
-	b, err := topics.Bounds(t.Context())
-	kit.Must(t, err)
-
-	wrong := &namingLedger{transfers: []tb.Transfer{{ID: spec.MarkerID.TigerBeetle(), Code: spec.CodeMarker}, changed(func(o *ledger.Origin) {
-		o.Hash[0]++
-	})}}
+	wrong := &namingLedger{transfers: []tb.Transfer{{ID: spec.MarkerID.TigerBeetle(), Code: spec.CodeMarker},
+		changed(func(o *ledger.Origin) {
+			o.Hash[0]++
+		})}}
 	for _, want := range []string{"begins with another batch",
 		"partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
 		kit.Says(t, CheckPair(t.Context(), wrong, topics), want)
@@ -108,9 +106,8 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		topics.admin.DeleteRecords(t.Context(),
 			kadm.Offsets{Payments: {1: {Topic: Payments, Partition: 1, At: 1}}})))
 
-	if b, err = topics.Bounds(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b, err := topics.Bounds(t.Context())
+	kit.Must(t, err)
 	// a log that was cut
 	kit.Says(t, checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil),
 		"has the offsets 1 to 3")

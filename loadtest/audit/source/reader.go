@@ -269,5 +269,7 @@ func recordOf(partition int32, r *kgo.Record) Record {
 	return taken
 }
 
+// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one can, and whether
+// it was aborted.
 type Behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64,
 	aborted bool, err error)

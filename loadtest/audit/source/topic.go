@@ -21,6 +21,7 @@ type Topics struct {
 	LeftOut    int // how often records were fetched again that the client had left out
 }
 
+// OpenTopics connects to Kafka.
 func OpenTopics(kafka []kgo.Opt, unreadable Behind) (*Topics, error) {
 	kafka = append(slices.Clone(kafka), kgo.ClientID("audit"))
 
@@ -32,6 +33,7 @@ func OpenTopics(kafka []kgo.Opt, unreadable Behind) (*Topics, error) {
 	return &Topics{kafka, client, kadm.NewClient(client), unreadable, 0}, nil
 }
 
+// Close ends the connection.
 func (t *Topics) Close() { t.client.Close() }
 
 const brokerAnswersWithin = 15 * time.Second
@@ -39,10 +41,12 @@ const brokerAnswersWithin = 15 * time.Second
 // Bounds are the offsets between which the audit reads, by topic.
 type Bounds struct{ Starts, Ends kadm.ListedOffsets }
 
+// Bounds returns those of the topics that must be whole.
 func (t *Topics) Bounds(ctx context.Context) (Bounds, error) {
 	return t.BoundsOf(ctx, Payments, Settlements, DeadLetters)
 }
 
+// BoundsOf returns those of some topics.
 func (t *Topics) BoundsOf(ctx context.Context, names ...string) (b Bounds, err error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
@@ -97,6 +101,7 @@ func PassSaid(said func(partition int32, offset int64) (next int64, known bool))
 // gone is nil.
 func (t *Topics) ReadAll(ctx context.Context, topic string, b Bounds, take, gone func(Record), pass Pass) error {
 	from, ends := map[int32]int64{}, map[int32]int64{}
+
 	for partition, end := range b.Ends[topic] {
 		if start := b.Starts[topic][partition].Offset; start < end.Offset {
 			from[partition], ends[partition] = start, end.Offset

@@ -45,6 +45,7 @@ var Chart = map[int]struct {
 	KindAllowance:       {AllowanceLedger, true, "allowance of "},
 }
 
+// The places of the parts in the high half of an account's id.
 const (
 	kindShift   = 59
 	ispbShift   = 17
@@ -52,8 +53,10 @@ const (
 	ispbMask    = (1<<42 - 1) << ispbShift
 )
 
+// AccountID is the id of an account.
 type AccountID = Number
 
+// The accounts that are of no bank.
 var (
 	Issuance        = AccountID{High: KindIssuance << kindShift}
 	Refusals        = AccountID{High: KindRefusals << kindShift}
@@ -61,6 +64,7 @@ var (
 	AllowanceSource = AccountID{High: KindAllowanceSource << kindShift}
 )
 
+// KindOf returns the kind of an account.
 func KindOf(id AccountID) int { return int(id.High >> kindShift) }
 
 // ReserveOf and transitOf return the accounts of a customer's PSP.
@@ -68,6 +72,7 @@ func ReserveOf(customer AccountID) AccountID {
 	return AccountID{High: KindReserve<<kindShift | customer.High&ispbMask}
 }
 
+// TransitOf returns the transit account of a customer's bank.
 func TransitOf(customer AccountID) AccountID {
 	return AccountID{High: KindTransit<<kindShift | customer.High&ispbMask}
 }
@@ -119,6 +124,7 @@ func ISPBOf(id AccountID) string {
 // branchOf returns the branch in a customer account's id.
 func branchOf(id AccountID) string { return fmt.Sprintf("%04d", id.High>>BranchShift&(1<<14-1)) }
 
+// WindowNames are the windows of caps on outflow.
 var WindowNames = [...]string{"day", "night"}
 
 // AccountName names an account, for people.

@@ -29,6 +29,7 @@ const (
 	CodeOpening         = 50
 )
 
+// Bounds of acts.
 const (
 	ActCentavosMax   = 1_000_000_000_000_000
 	windowSecondsMin = 120

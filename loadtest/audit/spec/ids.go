@@ -16,11 +16,13 @@ import (
 // Number is an id in the ledger.
 type Number struct{ High, Low uint64 }
 
+// NumberOf reads an id of the ledger.
 func NumberOf(v tb.Uint128) Number {
 	b := v.Bytes() // little-endian
 	return Number{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[:8])}
 }
 
+// TigerBeetle returns it as the ledger has it.
 func (n Number) TigerBeetle() tb.Uint128 {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:8], n.Low)
@@ -29,6 +31,7 @@ func (n Number) TigerBeetle() tb.Uint128 {
 	return tb.BytesToUint128(b)
 }
 
+// Compare orders ids.
 func (n Number) Compare(m Number) int {
 	return cmp.Or(cmp.Compare(n.High, m.High), cmp.Compare(n.Low, m.Low))
 }
@@ -38,6 +41,7 @@ type ID [32]byte
 
 func (e ID) String() string { return string(e[:]) }
 
+// Epoch is the time from which ids count minutes.
 var Epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const minutesMax = 1<<26 - 1
@@ -80,6 +84,7 @@ func parseIDOf(letter byte, text string) (id ID, minutes uint64, err error) {
 	return id, minutes, nil
 }
 
+// The digits of ids.
 const (
 	Base36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	base62 = Base36 + "abcdefghijklmnopqrstuvwxyz"
@@ -127,6 +132,7 @@ func Split(id Number) (key Number, role int) {
 	return Number{id.High, id.Low &^ 15}, int(id.Low & 15)
 }
 
+// Role returns the id of the transfer with a role.
 func (n Number) Role(role int) Number { return Number{n.High, n.Low | uint64(role)} }
 
 // UserData returns what the legs of a payment carry in user_data_128 and user_data_64.
@@ -150,6 +156,7 @@ func ReasonNumber(code string) (uint32, error) {
 	return binary.BigEndian.Uint32([]byte(code)), nil
 }
 
+// ReasonText returns the reason code that a number packs.
 func ReasonText(reason uint32) string {
 	if reason == 0 {
 		return "none"

@@ -10,11 +10,13 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
+// Centavos returns an amount, and false if it does not fit.
 func Centavos(amount tb.Uint128) (uint64, bool) {
 	n := NumberOf(amount)
 	return n.Low, n.High == 0
 }
 
+// Decimal writes an amount.
 func Decimal(amount tb.Uint128) string { value := amount.BigInt(); return value.String() }
 
 // Money is an amount, a total or a balance in centavos: 128 bits, as the ledger counts. A total only
@@ -22,16 +24,20 @@ func Decimal(amount tb.Uint128) string { value := amount.BigInt(); return value.
 // negative: two's complement.
 type Money struct{ High, Low uint64 }
 
+// MoneyOf returns so many centavos.
 func MoneyOf(centavos uint64) Money { return Money{Low: centavos} }
 
+// MoneyIn reads an amount of the ledger.
 func MoneyIn(amount tb.Uint128) Money { return Money(NumberOf(amount)) }
 
+// Plus adds.
 func (m Money) Plus(n Money) Money {
 	low, carry := bits.Add64(m.Low, n.Low, 0)
 	high, _ := bits.Add64(m.High, n.High, carry)
 	return Money{high, low}
 }
 
+// Minus subtracts.
 func (m Money) Minus(n Money) Money {
 	low, borrow := bits.Sub64(m.Low, n.Low, 0)
 	high, _ := bits.Sub64(m.High, n.High, borrow)
@@ -73,6 +79,7 @@ func (m *Money) UnmarshalJSON(text []byte) error {
 // their difference: money that went in and out by error must show.
 type Movement struct{ Debits, Credits Money }
 
+// Balance returns credits less debits.
 func (m Movement) Balance() Money { return m.Credits.Minus(m.Debits) }
 
 // MovementIn returns what an account says.

@@ -94,6 +94,7 @@ func (f *Flaws) noteAcceptance(accepted int64, minutes uint64, hasMinutes bool, 
 		"accepted_at_unix_ms", fmt.Sprint(accepted))
 }
 
+// ReadContent reads what a message says that moves.
 func ReadContent(payer, payee *pixv1.Account, centavos uint64) (c Content, err error) {
 	from, err := CustomerAccount(payer.GetIspb(), payer.GetBranch(), payer.GetNumber())
 	to, wrong := CustomerAccount(payee.GetIspb(), payee.GetBranch(), payee.GetNumber())
@@ -126,6 +127,7 @@ const (
 // the code, and by a text that names the field and the value.
 type flaw struct{ Code, Field, Value string }
 
+// Flaws is all for which a record is no order.
 type Flaws []flaw
 
 func (f Flaws) String() string {
@@ -183,6 +185,7 @@ func (o *Order) Same(other *Order) bool {
 	return o.Content == other.Content
 }
 
+// SameBank reports whether money stays within a bank.
 func (c Content) SameBank() bool { return TransitOf(c.Payer) == TransitOf(c.Payee) }
 
 // Legs returns the legs of what moves by a content. Inside one bank there is no leg 2.
@@ -258,6 +261,7 @@ func (o *Order) Returns(of Original) {
 	}
 }
 
+// Never is when what does not exist settled.
 func Never() uint64 { return 0 }
 
 // ContentOf returns the content of legs 1 and 3 of a payment; zero: they are none.

@@ -16,6 +16,7 @@ type Population struct {
 	deposit, reserve uint64
 }
 
+// PopulationIn reads the population in user_data.
 func PopulationIn(userData128 tb.Uint128, userData64 uint64) Population {
 	money := NumberOf(userData128)
 	return Population{Banks: userData64 >> 32, customers: userData64 & (1<<32 - 1), deposit: money.Low,

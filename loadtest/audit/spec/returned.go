@@ -12,6 +12,7 @@ import (
 
 var returnReasons = []string{"MD06", "BE08", "FR01", "SL02"}
 
+// ReturnSlots is how many returns of a payment may be held.
 const ReturnSlots = 64
 
 // ReturnContent decides whether two orders are the same return.

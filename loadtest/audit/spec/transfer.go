@@ -40,6 +40,7 @@ const (
 	MoneyRole      = 11 // of what an act moves
 )
 
+// Flags of transfers.
 var (
 	LinkedFlag   = tb.TransferFlags{Linked: true}.ToUint16()
 	ImportedFlag = tb.TransferFlags{Imported: true}.ToUint16()
@@ -74,6 +75,7 @@ func Begins(t tb.Transfer) bool {
 // Holds reports whether a transfer is a pending leg.
 func Holds(t tb.Transfer) bool { return IsLeg(t) && t.TransferFlags().Pending }
 
+// TransferName names a transfer, for people.
 func TransferName(t tb.Transfer) string {
 	id := NumberOf(t.ID)
 	return fmt.Sprintf("transfer %016x%016x", id.High, id.Low)
@@ -100,7 +102,7 @@ func NameIn128(t tb.Transfer) string {
 		}
 	}
 
-	id, _, err := IdIn(letter, t)
+	id, _, err := IDIn(letter, t)
 	if err != nil {
 		return ""
 	}
@@ -108,8 +110,8 @@ func NameIn128(t tb.Transfer) string {
 	return id.String()
 }
 
-// IdIn reads the id in a transfer's user_data, and puts its letter before it.
-func IdIn(letter byte, t tb.Transfer) (id ID, minutes uint64, err error) {
+// IDIn reads the id in a transfer's user_data, and puts its letter before it.
+func IDIn(letter byte, t tb.Transfer) (id ID, minutes uint64, err error) {
 	n := NumberOf(t.UserData128)
 	if minutes = n.High >> 24; minutes > minutesMax {
 		return id, 0, fmt.Errorf("%d minutes since 2020 are too many", minutes)
@@ -124,4 +126,5 @@ func IdIn(letter byte, t tb.Transfer) (id ID, minutes uint64, err error) {
 // Legs is a set of legs: bit n-1 is leg n.
 type Legs uint8
 
+// FirstLeg is the set of leg 1.
 const FirstLeg Legs = 1

@@ -25,7 +25,7 @@ type capLeg struct {
 type allowance struct {
 	posted spec.Movement
 	fitted uint64 // when it was adjusted last, by the ledger's clock
-	holds  holds
+	holds  openHolds
 	held   spec.Money // at most
 }
 
@@ -73,7 +73,7 @@ func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 	switch {
 	case !j.whole:
 	case flags.Pending:
-		of.holds.add(spec.NumberOf(t.ID), hold{id, amount, j.capEnd(t) + expiryMargin})
+		of.holds.add(spec.NumberOf(t.ID), openHold{id, amount, j.capEnd(t) + expiryMargin})
 		of.held = of.held.Plus(spec.MoneyOf(amount))
 	case flags.VoidPendingTransfer:
 		of.held = of.held.Minus(spec.MoneyOf(of.holds.release(spec.NumberOf(t.PendingID)).centavos))

@@ -9,15 +9,15 @@ import (
 	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
-// account is an account of the ledger, in centavos.
-type account struct {
+// ledgerAccount is an account of the ledger, in centavos.
+type ledgerAccount struct {
 	posted  spec.Movement
 	pending spec.Movement
 }
 
 // books are the accounts of the ledger, and what they must be by funding, acts and reports.
 type books struct {
-	accounts   map[spec.AccountID]account
+	accounts   map[spec.AccountID]ledgerAccount
 	expected   map[spec.AccountID]spec.Movement // nil: not known
 	population spec.Population                  // of the issuance account
 	fundings   uint64                           // of bootstrap, as the population wants them
@@ -27,7 +27,7 @@ type books struct {
 
 func newBooks() books {
 	return books{
-		accounts: map[spec.AccountID]account{}, expected: map[spec.AccountID]spec.Movement{},
+		accounts: map[spec.AccountID]ledgerAccount{}, expected: map[spec.AccountID]spec.Movement{},
 	}
 }
 
@@ -52,7 +52,7 @@ func (j *Judge) Account(t tb.Account) {
 	if id == spec.Issuance {
 		j.books.population = spec.PopulationIn(t.UserData128, t.UserData64)
 	}
-	j.books.accounts[id] = account{
+	j.books.accounts[id] = ledgerAccount{
 		posted:  spec.MovementIn(t.DebitsPosted, t.CreditsPosted),
 		pending: spec.MovementIn(t.DebitsPending, t.CreditsPending),
 	}

@@ -11,19 +11,19 @@ import (
 	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
-// holds are pending transfers that have not ended.
-type holds struct {
-	open   map[spec.Number]hold
-	ending []ending // the first to end comes first
+// openHolds are pending transfers that have not ended.
+type openHolds struct {
+	open   map[spec.Number]openHold
+	ending []holdEnd // the first to end comes first
 }
 
-type hold struct {
+type openHold struct {
 	account  spec.AccountID
 	centavos uint64
 	ends     uint64 // at the latest, by the ledger's clock, ns
 }
 
-type ending struct {
+type holdEnd struct {
 	id   spec.Number
 	ends uint64
 }
@@ -40,19 +40,19 @@ func endOf(hold tb.Transfer) uint64 {
 	return hold.Timestamp + uint64(hold.Timeout)*uint64(time.Second) + expiryMargin
 }
 
-func (h *holds) add(id spec.Number, held hold) {
+func (h *openHolds) add(id spec.Number, held openHold) {
 	if h.open == nil {
-		h.open = map[spec.Number]hold{}
+		h.open = map[spec.Number]openHold{}
 	}
 	h.open[id] = held
-	at, _ := slices.BinarySearchFunc(h.ending, held.ends, func(e ending, ends uint64) int {
+	at, _ := slices.BinarySearchFunc(h.ending, held.ends, func(e holdEnd, ends uint64) int {
 		return cmp.Compare(e.ends, ends)
 	})
-	h.ending = slices.Insert(h.ending, at, ending{id, held.ends})
+	h.ending = slices.Insert(h.ending, at, holdEnd{id, held.ends})
 }
 
 // release ends a hold, if it is open, and returns it.
-func (h *holds) release(id spec.Number) hold {
+func (h *openHolds) release(id spec.Number) openHold {
 	held := h.open[id]
 	delete(h.open, id)
 
@@ -60,7 +60,7 @@ func (h *holds) release(id spec.Number) hold {
 }
 
 // expired ends the holds that have ended by a time of the ledger, and returns them.
-func (h *holds) expired(at uint64) (all []hold) {
+func (h *openHolds) expired(at uint64) (all []openHold) {
 	for ; len(h.ending) > 0 && h.ending[0].ends <= at; h.ending = h.ending[1:] {
 		if held, open := h.open[h.ending[0].id]; open {
 			all = append(all, held)

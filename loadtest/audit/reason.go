@@ -238,7 +238,7 @@ func (j *Judge) usedSlots(p *payment, o *given) (used int) {
 // shortages follows accounts. What it follows must be known before the first transfer.
 type shortages struct {
 	followed map[spec.AccountID]*followed
-	holds    holds
+	holds    openHolds
 }
 
 // followed is an account that was said to be short of some amounts.
@@ -305,7 +305,7 @@ func (s *shortages) take(t tb.Transfer) {
 	}
 
 	if flags.Pending && s.followed[debit] != nil {
-		s.holds.add(spec.NumberOf(t.ID), hold{debit, amount, endOf(t)})
+		s.holds.add(spec.NumberOf(t.ID), openHold{debit, amount, endOf(t)})
 	}
 
 	if flags.VoidPendingTransfer || !flags.Pending && !ends && t.Ledger == spec.AllowanceLedger {

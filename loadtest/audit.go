@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -22,13 +21,13 @@ type auditEnvironment struct {
 	Stream         stream.Config
 	Ledger         ledger.Config
 	AnswerKeysFile string        `env:"ANSWER_KEYS_FILE" help:"the banks' secrets: each outcome that needs the word of the payee's bank must have its sealed response, as far back as the topic keeps responses; empty: not checked"`
-	Deadline       time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" range:"1s to 1h" help:"the engine's deadline: no order is rejected with AB03 before it, and none stays held long after it while its engine works; none younger than half of it is refused as too old"`
+	Deadline       time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" range:"1s to 1h" help:"the engine's deadline: no order is rejected with AB03 before it, and not all that wait for it end late; none younger than half of it is refused as too old"`
 	PendingTimeout time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" range:"1s to 1h" help:"when the ledger itself ends a hold: no hold may last longer"`
 }
 
 func auditCommand() *cobra.Command {
 	var wait, shortest time.Duration
-	var json, archive string
+	var json string
 	environment := &auditEnvironment{}
 	command := &cobra.Command{
 		Use:   "audit",
@@ -42,16 +41,15 @@ func auditCommand() *cobra.Command {
   response (only with ANSWER_KEYS_FILE), and the bank was asked about this payment (both as
   far back as the topics keep responses and requests);
   the reason of every refusal follows from order, accounts and balances of that time (not
-  DS27 and LQ11, which depend on settings: these are counted), and no deadline is early,
-  late for all, or ignored by an engine that works;
+  LQ02 and LQ11, which depend on settings: these are counted), and no deadline is early,
+  or late for all;
   every message is a payment or has a dead letter, not both; every report, dead letter
   and transfer has a message; every dead letter has the code of what is wrong, and names it;
   every message is in the partition of its order and has its key;
   nothing is pending, and the engines have finished every message;
   each account's balance follows from funding and reports;
-  for each bank reserve + transit = funding − deposits and transit + its customers = 0,
-  and the reserves add up to what was issued;
-  the archive (only with --archive) has a row for each verdict, act and funding up to its end.
+  for each bank transit + its customers = 0 and reserve + transit = books, and the
+  reserves add up to what was issued.
 It derives ids and laws by itself and shares no code with the engine. It waits (--wait)
 until no payment is in flight, then reads. While orders keep coming there is no verdict:
 it says so and exits with 3. A million payments take about 0.5 GiB of memory and half a
@@ -64,8 +62,6 @@ minute.`,
 		"longest wait until no payment is in flight and nothing is held")
 	command.Flags().DurationVar(&shortest, "shortest-deadline", 0,
 		"the shortest ENGINE_DEADLINE that engines had, if it was changed; 0: it was not")
-	command.Flags().StringVar(&archive, "archive", "",
-		"folder of the archive, such as .stack/data/archiver: it must have a row for each verdict up to its end; empty: it is not judged")
 	command.Flags().StringVar(&json, "json", "", "write the result to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := errors.Join(settings.Parse(environment), settings.InRange("--wait", wait, 0, time.Hour),
@@ -91,14 +87,8 @@ minute.`,
 			}
 		}
 		// Not closed: Close would wait for the ledger, and the process ends now anyway.
-		var files fs.FS
-		if archive != "" {
-			files = os.DirFS(archive)
-		}
-
 		verdict, err := audit.Run(command.Context(), audit.Config{
-			Archive: files,
-			Kafka:   kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest,
+			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest,
 			HoldMax: environment.PendingTimeout, Secrets: secrets, Behind: environment.Stream.Behind,
 			Log: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})

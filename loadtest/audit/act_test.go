@@ -9,10 +9,12 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 var (
-	aliceBooks, brunoBooks = booksOf(idOf(alice)), booksOf(idOf(bruno))
+	aliceBooks, brunoBooks = spec.BooksOf(idOf(alice)), spec.BooksOf(idOf(bruno))
 	// zoe is a customer of a bank that joins at run time.
 	zoe = pix.Account{ISPB: "12345678", Branch: "0001", Number: "1"}
 )
@@ -20,64 +22,65 @@ var (
 // withRegister returns the clean history with a register: both banks have joined.
 func withRegister(t *testing.T) *history {
 	h := clean(t)
-	h.open(register, aliceBooks, brunoBooks, allowanceSource)
+	h.open(spec.Register, aliceBooks, brunoBooks, spec.AllowanceSource)
 
-	for i, books := range []accountID{aliceBooks, brunoBooks} {
-		h.open(allowanceOf(books, 0), allowanceOf(books, 1))
-		h.opening(books, populationIn(populationMoney, populationCount).opening(uint64(i)))
-		h.act(codeJoined, books, tb.Transfer{})
+	for _, books := range []spec.AccountID{aliceBooks, brunoBooks} {
+		opening, _ := spec.PopulationIn(populationMoney, populationCount).Opening(books)
+		h.open(spec.AllowanceOf(books, 0), spec.AllowanceOf(books, 1))
+		h.opening(books, opening)
+		h.act(spec.CodeJoined, books, tb.Transfer{})
 	}
 
 	return h
 }
 
-func (h *history) open(ids ...accountID) {
+func (h *history) open(ids ...spec.AccountID) {
 	for _, id := range ids {
 		account := h.account(id)
-		account.Ledger = chart[kindOf(id)].ledger
+		account.Ledger = spec.Chart[spec.KindOf(id)].Ledger
 		h.accounts = append(h.accounts, account)
 	}
 }
 
-func (h *history) opening(books accountID, amount money) {
-	debit, credit := register, books
-	if amount.less(money{}) {
-		debit, credit, amount = books, register, money{}.minus(amount)
+func (h *history) opening(books spec.AccountID, amount spec.Money) {
+	debit, credit := spec.Register, books
+	if amount.Less(spec.Money{}) {
+		debit, credit, amount = books, spec.Register, spec.Money{}.Minus(amount)
 	}
-	h.move(codeOpening, debit, credit, amount.low)
+	h.move(spec.CodeOpening, debit, credit, amount.Low)
 	t := h.last(1)
-	t.ID, t.Ledger = books.toTigerBeetle(), booksLedger
+	t.ID, t.Ledger = books.TigerBeetle(), spec.BooksLedger
 }
 
 func (h *history) last(n int) *tb.Transfer { return &h.transfers[len(h.transfers)-n] }
 
 // act adds an act's record, and its money before it. what says amount and user_data.
-func (h *history) act(code uint16, books accountID, what tb.Transfer) {
-	key := number128{high: uint64(len(h.transfers)), low: 0xabcd0}
+func (h *history) act(code uint16, books spec.AccountID, what tb.Transfer) {
+	key := spec.Number{High: uint64(len(h.transfers)), Low: 0xabcd0}
 
-	if code <= codeLiquidityOut && what.UserData32 == 0 {
+	if code <= spec.CodeLiquidityOut && what.UserData32 == 0 {
 		what.UserData32 = 1 // by the central bank
 	}
-	amount, _ := centavos(what.Amount)
-	add := func(role int, ledger uint32, debit, credit accountID) {
+	amount, _ := spec.Centavos(what.Amount)
+	add := func(role int, ledger uint32, debit, credit spec.AccountID) {
 		h.move(code, debit, credit, amount)
 		t := h.last(1)
-		t.ID, t.Ledger = key.role(role).toTigerBeetle(), ledger
+		t.ID, t.Ledger = key.Role(role).TigerBeetle(), ledger
 		t.UserData128, t.UserData64, t.UserData32 = what.UserData128, what.UserData64, what.UserData32
 		h.stamp()
 	}
 
-	debit, credit, moves := moneyOfAct(code, books, fromTigerBeetle(what.UserData128))
+	debit, credit, moves := spec.MoneyOfAct(code, books, spec.NumberOf(what.UserData128))
 	if moves {
-		add(moneyRole, ledgerNumber, debit, credit)
-		h.last(1).Flags = linkedFlag
+		add(spec.MoneyRole, spec.LedgerNumber, debit, credit)
+		h.last(1).Flags = spec.LinkedFlag
 	}
 
-	from, to := register, books
-	if fromBooks(code) {
+	from, to := spec.Register, books
+	if spec.FromBooks(code) {
 		from, to = to, from
 	}
-	add(recordRole, booksLedger, from, to)
+	add(spec.RecordRole, spec.BooksLedger, from, to)
 
 	if moves {
 		h.last(1).Timestamp = h.last(2).Timestamp + 1
@@ -117,38 +120,21 @@ func (h *history) actsOfAllKinds() {
 func TestARegisterPasses(t *testing.T) {
 	h := withRegister(t)
 	h.actsOfAllKinds()
-	h.open(booksOf(idOf(zoe)), allowanceOf(idOf(zoe), 0), allowanceOf(idOf(zoe), 1))
+	h.open(spec.BooksOf(idOf(zoe)), spec.AllowanceOf(idOf(zoe), 0), spec.AllowanceOf(idOf(zoe), 1))
 
-	for _, id := range []accountID{reserveOf(idOf(zoe)), transitOf(idOf(zoe)), idOf(zoe)} {
+	for _, id := range []spec.AccountID{spec.ReserveOf(idOf(zoe)), spec.TransitOf(idOf(zoe)), idOf(zoe)} {
 		h.open(id)
 	}
-	h.act(codeJoined, booksOf(idOf(zoe)), tb.Transfer{UserData32: 1})
-	h.act(codeLiquidityIn, booksOf(idOf(zoe)), tb.Transfer{Amount: tb.ToUint128(actCentavosMax)})
+	h.act(spec.CodeJoined, spec.BooksOf(idOf(zoe)), tb.Transfer{UserData32: 1})
+	h.act(spec.CodeLiquidityIn, spec.BooksOf(idOf(zoe)), tb.Transfer{Amount: tb.ToUint128(spec.ActCentavosMax)})
 
 	verdict := h.finds("acts", "", 0)
 	if total(verdict.Summary.Acts) != 2+18+2 {
 		t.Fatalf("%v\n%v\n%+v", verdict, verdict.Summary.Acts, verdict.Findings)
 	}
 
-	if want := moneyOf(2*reserveCentavos + actCentavosMax); verdict.Summary.IssuanceCentavos != want {
+	if want := spec.MoneyOf(2*reserveCentavos + spec.ActCentavosMax); verdict.Summary.IssuanceCentavos != want {
 		t.Fatalf("%v issued, it must be %v", verdict.Summary.IssuanceCentavos, want)
-	}
-}
-
-func TestAccountsOfTheRegisterAgreeWithThePlatform(t *testing.T) {
-	for _, psp := range []pix.ISPB{alice.ISPB, zoe.ISPB} {
-		of := bankNamed(endToEndID([]byte("E" + string(psp) + "20260504030200000000001")[:32]))
-		for theirs, ours := range map[ledger.AccountID]accountID{
-			ledger.BooksAccount(psp): booksOf(of), ledger.AllowanceAccount(psp, ledger.Day): allowanceOf(of, 0),
-			ledger.AllowanceAccount(psp, ledger.Night): allowanceOf(of, 1),
-			ledger.RegisterAccount:                     register, ledger.AllowanceSourceAccount: allowanceSource,
-		} {
-			account := ledger.NewAccount(theirs)
-			if want := chart[kindOf(ours)]; fromTigerBeetle(theirs) != ours || account.Ledger != want.ledger ||
-				account.AccountFlags().DebitsMustNotExceedCredits != want.guarded {
-				t.Errorf("%s: %+v, it must be in ledger %d", nameOf(ours), account, want.ledger)
-			}
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // sealed writes secrets as bootstrap does, and makes the audit of h check responses.
@@ -42,7 +43,8 @@ func (h *history) says(seals keys.Seals, sealedBy, bank, id, code string) {
 	value, err := message.MarshalVT()
 	kit.Must(h.t, err)
 	h.answers = append(h.answers,
-		Record{Offset: int64(len(h.answers)), Time: h.now, Value: value, Seal: seals.Seal(pix.ISPB(sealedBy), value)})
+		source.Record{Offset: int64(len(h.answers)), Time: h.now, Value: value,
+			Seal: seals.Seal(pix.ISPB(sealedBy), value)})
 }
 
 // allSay gives every outcome of the clean history the word of its payee's bank.
@@ -56,7 +58,7 @@ func TestEveryOutcomeHasTheWordOfItsBank(t *testing.T) {
 	h := clean(t)
 	h.allSay(sealed(t, h))
 
-	if s := h.finds("answered", "", 0).Summary; s.Answered != 3 || s.AnswersGone != 0 {
+	if s := h.finds("answered", "", 0).Summary; s.Answered != 3 || s.NotChecked[answersGone] != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -85,7 +87,9 @@ func TestAnOutcomeThatOnlyAForgerGives(t *testing.T) {
 		seals := sealed(t, h)
 		id := h.message(c.order).EndToEndId
 		h.allSay(seals)
-		h.answers = slices.DeleteFunc(h.answers, func(r Record) bool { return strings.Contains(string(r.Value), id) })
+		h.answers = slices.DeleteFunc(h.answers, func(r source.Record) bool {
+			return strings.Contains(string(r.Value), id)
+		})
 		c.say(h, seals, id)
 
 		if verdict := h.finds(c.name, NoAnswer, 1); verdict.Findings[0].Subject != id {
@@ -122,19 +126,9 @@ func TestResponsesThatAreGone(t *testing.T) {
 			h.answers[0].Time = time.Unix(0, int64(h.transfers[len(h.transfers)-1].Timestamp)).Add(c.oldest)
 		}
 
-		if verdict := h.audit(); verdict.Summary.AnswersGone != c.gone || verdict.ByKind[NoAnswer] != 3-c.gone {
+		if verdict := h.audit(); verdict.Summary.NotChecked[answersGone] != c.gone ||
+			verdict.ByKind[NoAnswer] != 3-c.gone {
 			t.Errorf("the oldest %v after the last outcome: %+v %+v", c.oldest, verdict.Summary, verdict.Findings)
-		}
-	}
-}
-
-func TestSecretsThatCannotBeRead(t *testing.T) {
-	for _, text := range []string{"", "# nothing", "10000001", "10000001 xyz", "10000001 00 00"} {
-		file := filepath.Join(t.TempDir(), "secrets")
-		kit.Must(t, os.WriteFile(file, []byte(text), 0o600))
-
-		if _, err := ReadSecrets(file); err == nil || strings.Contains(err.Error(), "xyz") {
-			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

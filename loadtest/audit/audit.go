@@ -8,6 +8,10 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // Run reads all topics and the whole ledger, and judges them. An error means that there is
@@ -15,50 +19,64 @@ import (
 func Run(ctx context.Context, config Config) (Verdict, error) {
 	began := time.Now()
 
-	topics, err := openTopics(config.Kafka, config.Behind)
+	topics, err := source.OpenTopics(config.Kafka, config.Behind)
 	if err != nil {
 		return Verdict{}, err
 	}
-	defer topics.close()
+	defer topics.Close()
 
-	bounds, err := topics.bounds(ctx)
+	var bounds source.Bounds
+	var before uint64
+	j := newJudge(config)
+
+	readAll := func(topic string, take func(source.Record), pass source.Pass) error {
+		return topics.ReadAll(ctx, topic, bounds, take, nil, pass)
+	}
+
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"compare topics and ledger", func() error { return source.CheckPair(ctx, config.Ledger, topics) }},
+		{"wait", func() error { return waitUntilQuiet(ctx, config, topics) }},
+		{"read the last transfer", func() (err error) {
+			before, err = source.Youngest(ctx, config.Ledger)
+			return err
+		}},
+		{"read the ends of the topics", func() (err error) { bounds, err = topics.Bounds(ctx); return err }},
+		{"read all dead letters", func() error { return readAll(source.DeadLetters, j.DeadLetter, nil) }},
+		{"read all orders", func() error { return readAll(source.Payments, j.Order, source.PassSaid(j.Unreadable)) }},
+		{"compare them", func() error { j.EndOfOrders(); return nil }},
+		{"read all reports", func() error { return readAll(source.Settlements, j.Report, nil) }},
+		{"read all requests and responses", func() error { return readBanks(ctx, &config, topics, j) }},
+		{"read all accounts", func() error { return source.ReadAccounts(ctx, config.Ledger, 0, j.Account) }},
+		{"read all transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, j, before) }},
+		{"read what is committed", func() error { return j.readLag(ctx, topics, bounds) }},
+	}
+	for _, step := range steps {
+		started := time.Now()
+
+		if err := step.do(); err != nil {
+			return Verdict{}, err
+		}
+		config.Log("%s: %.1f s", step.what, time.Since(started).Seconds())
+	}
+
+	verdict := j.Judge()
+	verdict.Summary.LeftOut = topics.LeftOut
+	verdict.Seconds = time.Since(began).Seconds()
+
+	return verdict, nil
+}
+
+// readLag compares the topics with what the engines have committed.
+func (j *Judge) readLag(ctx context.Context, topics *source.Topics, bounds source.Bounds) error {
+	committed, err := topics.Committed(ctx, bounds)
 	if err != nil {
-		return Verdict{}, err
+		return err
 	}
 
-	committed, err := topics.committed(ctx, bounds)
-	if err != nil {
-		return Verdict{}, err
-	}
-
-	if bounds, err = topics.bounds(ctx); err != nil { // again: an end must not be older than a commit
-		return Verdict{}, err
-	}
-
-	if err := checkPair(ctx, config.Ledger, topics, bounds, committed); err != nil {
-		return Verdict{}, err
-	}
-
-	if err := waitUntilQuiet(ctx, config, topics); err != nil {
-		return Verdict{}, err
-	}
-
-	before, err := youngest(ctx, config.Ledger)
-	if err != nil {
-		return Verdict{}, err
-	}
-
-	if bounds, err = topics.bounds(ctx); err != nil {
-		return Verdict{}, err
-	}
-
-	orders := int64(0)
-	for partition, end := range bounds.ends[paymentsTopic] {
-		orders += end.Offset - bounds.starts[paymentsTopic][partition].Offset
-	}
-	j := newJudge(config, int(min(orders, 1<<20))) // a hint: a batch can claim two billion records
-
-	for topic, partitions := range bounds.starts {
+	for topic, partitions := range bounds.Starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {
 				j.add(TopicCut, topic, "partition %d begins at offset %d: the records before it are gone, so nothing is proved about them",
@@ -67,50 +85,11 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		}
 	}
 
-	steps := []struct {
-		what string
-		read func() error
-	}{
-		{"dead letters", func() error { return topics.readAll(ctx, deadLettersTopic, bounds, j.DeadLetter, nil, nil) }},
-		{"orders", func() error {
-			if err := topics.readAll(ctx, paymentsTopic, bounds, j.Order, nil, passSaid(j.Unreadable)); err != nil {
-				return err
-			}
-			j.EndOfOrders()
-
-			return nil
-		}},
-		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, j.Report, nil, nil) }},
-		{"requests and responses", func() error { return readBanks(ctx, &config, topics, j) }},
-		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, j.Account) }},
-		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, j, before) }},
-		{"rows of the archive", func() error { return j.judgeArchive(ctx) }},
-	}
-	if config.Archive == nil {
-		steps = steps[:len(steps)-1]
-	}
-
-	for _, step := range steps {
-		started := time.Now()
-
-		if err := step.read(); err != nil {
-			return Verdict{}, err
-		}
-		config.Log("read all %s in %.1f s", step.what, time.Since(started).Seconds())
-	}
-
-	if committed, err = topics.committed(ctx, bounds); err != nil {
-		return Verdict{}, err
-	}
-
-	for partition, end := range bounds.ends[paymentsTopic] {
+	for partition, end := range bounds.Ends[source.Payments] {
 		j.GroupLag(partition, committed[partition], end.Offset)
 	}
-	verdict := j.Judge()
-	verdict.Summary.LeftOut = topics.leftOut
-	verdict.Seconds = time.Since(began).Seconds()
 
-	return verdict, nil
+	return nil
 }
 
 // Unquiet is an error: payments flow, or acts, so topics and ledger are not of one instant, and there is no verdict.
@@ -123,9 +102,8 @@ func (u *Unquiet) Error() string {
 
 // waitUntilQuiet returns when no payment is in flight, or after config.Wait. What is in flight then becomes a
 // finding, unless orders have come so lately that it may well be: that is Unquiet.
-func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
-	began, first, last := time.Now(), int64(-1), int64(-1)
-	var came, told time.Time
+func waitUntilQuiet(ctx context.Context, config Config, topics *source.Topics) error {
+	began, came, last := time.Now(), time.Time{}, int64(-1)
 
 	for {
 		under, orders, err := underWay(ctx, config, topics)
@@ -133,30 +111,20 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 			return err
 		}
 
-		if first < 0 {
-			first, last = orders, orders
+		if last < 0 {
+			config.Log("waiting up to %v: %s", config.Wait, under)
+		} else if orders > last {
+			came = time.Now()
 		}
 
-		if orders > last {
-			last, came = orders, time.Now()
-		}
+		last = orders
 
-		if orders > first {
-			under += fmt.Sprintf(", and %d orders came in %.0f s", orders-first, time.Since(began).Seconds())
-		}
-
-		left := config.Wait - time.Since(began)
 		switch {
-		case left > 0:
+		case time.Since(began) < config.Wait:
 		case time.Since(came) < cmp.Or(config.HoldMax, holdMaxDefault):
 			return &Unquiet{under}
 		default:
 			return nil
-		}
-
-		if time.Since(told) > 5*time.Second {
-			told = time.Now()
-			config.Log("waiting up to %.0f s: %s", left.Seconds(), under)
 		}
 
 		select {
@@ -168,26 +136,26 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 }
 
 // underWay says why payments seem to be in flight; empty: none are. It also returns how many orders there are.
-func underWay(ctx context.Context, config Config, topics *topics) (why string, orders int64, err error) {
-	bounds, err := topics.bounds(ctx)
+func underWay(ctx context.Context, config Config, topics *source.Topics) (why string, orders int64, err error) {
+	bounds, err := topics.Bounds(ctx)
 	if err != nil {
 		return "", 0, err
 	}
 
-	committed, err := topics.committed(ctx, bounds)
+	committed, err := topics.Committed(ctx, bounds)
 	if err != nil {
 		return "", 0, err
 	}
 
 	var lag int64
-	for partition, end := range bounds.ends[paymentsTopic] {
+	for partition, end := range bounds.Ends[source.Payments] {
 		lag += end.Offset - committed[partition]
 		orders += end.Offset
 	}
 	// Every payment holds its first leg against a transit account, of which there are few.
 	pending := 0
 
-	err = readAccounts(ctx, config.Ledger, kindTransit, func(a tb.Account) {
+	err = source.ReadAccounts(ctx, config.Ledger, spec.KindTransit, func(a tb.Account) {
 		if a.DebitsPending != (tb.Uint128{}) || a.CreditsPending != (tb.Uint128{}) {
 			pending++
 		}
@@ -197,32 +165,7 @@ func underWay(ctx context.Context, config Config, topics *topics) (why string, o
 	}
 
 	return fmt.Sprintf("the group %[2]s has not finished %[1]d messages, and money is pending at %[3]d banks", lag,
-		engineGroup, pending), orders, nil
-}
-
-// youngest returns the time of the ledger's last transfer.
-func youngest(ctx context.Context, client tigerbeetle.Client) (last uint64, err error) {
-	filter := tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()}
-
-	found, err := within(ctx, func() ([]tb.Transfer, error) { return client.QueryTransfers(filter) })
-	for _, t := range found {
-		last = t.Timestamp
-	}
-
-	return last, wrapped("cannot read the last transfer of the ledger", err)
-}
-
-// pageMax is the most objects that a query returns. Some servers return fewer.
-const pageMax = 8189
-
-const ledgerAnswersWithin = time.Minute
-
-// readAccounts calls take with every account of a code, or with all for code 0.
-func readAccounts(ctx context.Context, client tigerbeetle.Client, code uint16, take func(tb.Account)) error {
-	return readPages(ctx, "accounts", &tb.QueryFilter{Code: code}, client.QueryAccounts, func(a tb.Account) uint64 {
-		take(a)
-		return a.Timestamp
-	})
+		source.EngineGroup, pending), orders, nil
 }
 
 // allowancesFitWithin is how long producers may take to bring allowances to their caps.
@@ -236,8 +179,8 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 	began, before, came := time.Now(), -1, 0
 
 	for {
-		err := readPages(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
-			if t.Timestamp > from && t.Code != codeClockProbe && t.Ledger != allowanceLedger {
+		err := source.ReadPages(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
+			if t.Timestamp > from && t.Code != spec.CodeClockProbe && t.Ledger != spec.AllowanceLedger {
 				came++
 			}
 			j.Transfer(t)
@@ -261,68 +204,10 @@ func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge
 			time.Sleep(100 * time.Millisecond)
 		}
 
-		for _, kind := range []uint16{kindAllowanceSource, kindAllowance} {
-			if err := readAccounts(ctx, client, kind, j.Account); err != nil {
+		for _, kind := range []uint16{spec.KindAllowanceSource, spec.KindAllowance} {
+			if err := source.ReadAccounts(ctx, client, kind, j.Account); err != nil {
 				return err
 			}
 		}
-	}
-}
-
-// readPages reads objects in the order of their timestamps, one page a query. It moves the filter behind what it
-// has read.
-func readPages[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error),
-	take func(O) uint64) error {
-	filter.Limit = pageMax
-
-	for {
-		objects, err := within(ctx, func() ([]O, error) { return query(*filter) })
-		if err != nil || len(objects) == 0 {
-			return wrapped("cannot read the "+what+" of the ledger", err)
-		}
-
-		for _, object := range objects {
-			filter.TimestampMin = take(object) + 1
-		}
-	}
-}
-
-// wrapped says what an error is about; nil stays nil.
-func wrapped(about string, err error) error {
-	if err == nil {
-		return nil
-	}
-
-	return fmt.Errorf("%s: %w", about, err)
-}
-
-// within bounds the wait for the client.
-func within[T any](ctx context.Context, request func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, ledgerAnswersWithin,
-		fmt.Errorf("no answer for %v: is TigerBeetle up at TIGERBEETLE_ADDRESSES, and is TIGERBEETLE_CLUSTER_ID right?",
-			ledgerAnswersWithin))
-	defer cancel()
-
-	return Ask(ctx, request)
-}
-
-// Ask sends a request to the ledger and waits for it, or until ctx ends: the client itself waits forever.
-func Ask[T any](ctx context.Context, request func() (T, error)) (T, error) {
-	type reply struct {
-		value T
-		err   error
-	}
-	replies := make(chan reply, 1)
-	go func() {
-		value, err := request()
-		replies <- reply{value, err}
-	}()
-
-	select {
-	case r := <-replies:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, context.Cause(ctx)
 	}
 }

@@ -16,6 +16,10 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // history is all that an audit reads: the records of three topics and the objects of the
@@ -24,17 +28,17 @@ type history struct {
 	t         *testing.T
 	now       time.Time
 	random    *rand.Rand
-	orders    []Record
-	letters   []Record
-	reports   []Record
+	orders    []source.Record
+	letters   []source.Record
+	reports   []source.Record
 	transfers []tb.Transfer
 	accounts  []tb.Account
 	// uncommitted are orders, the last ones, that the engines' group has not committed, in the one partition.
 	uncommitted int64
 	secrets     Secrets // nil: responses are not audited
-	answers     []Record
+	answers     []source.Record
 	cut         reach
-	questions   []Record // nil: requests are not audited
+	questions   []source.Record // nil: requests are not audited
 	cutAsked    reach
 
 	config Config
@@ -58,7 +62,7 @@ const (
 
 // The user_data of the issuance account and of the marker: 2 banks, 2 ordinary customers.
 var (
-	populationMoney = number128{high: reserveCentavos, low: depositCentavos}.toTigerBeetle()
+	populationMoney = spec.Number{High: reserveCentavos, Low: depositCentavos}.TigerBeetle()
 	populationCount = uint64(2<<32 | 2)
 )
 
@@ -79,33 +83,34 @@ const (
 func clean(t *testing.T) *history {
 	h := &history{t: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), random: rand.New(rand.NewPCG(7, 7))}
 	for _, account := range []tb.Account{
-		{ID: issuance.toTigerBeetle(), Code: kindIssuance, UserData128: populationMoney, UserData64: populationCount},
-		{ID: refusals.toTigerBeetle(), Code: kindRefusals},
-		h.account(reserveOf(idOf(alice))), h.account(reserveOf(idOf(bruno))),
-		h.account(transitOf(idOf(alice))), h.account(transitOf(idOf(bruno))),
+		{ID: spec.Issuance.TigerBeetle(), Code: spec.KindIssuance, UserData128: populationMoney,
+			UserData64: populationCount},
+		{ID: spec.Refusals.TigerBeetle(), Code: spec.KindRefusals},
+		h.account(spec.ReserveOf(idOf(alice))), h.account(spec.ReserveOf(idOf(bruno))),
+		h.account(spec.TransitOf(idOf(alice))), h.account(spec.TransitOf(idOf(bruno))),
 		h.account(idOf(alice)), h.account(idOf(bruno)), h.account(idOf(clara)),
 		h.account(idOf(diana)), h.account(idOf(elisa)),
 	} {
-		account.Ledger = ledgerNumber
+		account.Ledger = spec.LedgerNumber
 		h.accounts = append(h.accounts, account)
 	}
 
 	for _, bank := range []pix.Account{alice, bruno} {
-		h.fund(issuance, reserveOf(idOf(bank)), reserveCentavos)
+		h.fund(spec.Issuance, spec.ReserveOf(idOf(bank)), reserveCentavos)
 	}
 
 	for _, customer := range []pix.Account{clara, elisa} {
-		h.fund(transitOf(idOf(customer)), idOf(customer), 2*reserveCentavos)
+		h.fund(spec.TransitOf(idOf(customer)), idOf(customer), 2*reserveCentavos)
 	}
 
 	for _, customer := range []pix.Account{alice, diana} {
-		h.fund(transitOf(idOf(customer)), idOf(customer), depositCentavos)
+		h.fund(spec.TransitOf(idOf(customer)), idOf(customer), depositCentavos)
 	}
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: tb.ToUint128(15), DebitAccountID: issuance.toTigerBeetle(), CreditAccountID: refusals.toTigerBeetle(),
-		UserData128: populationMoney, UserData64: populationCount, Ledger: ledgerNumber, Code: codeMarker,
+		ID: tb.ToUint128(15), DebitAccountID: spec.Issuance.TigerBeetle(), CreditAccountID: spec.Refusals.TigerBeetle(),
+		UserData128: populationMoney, UserData64: populationCount, Ledger: spec.LedgerNumber, Code: spec.CodeMarker,
 	})
-	h.move(codeClockProbe, issuance, refusals, 0)
+	h.move(spec.CodeClockProbe, spec.Issuance, spec.Refusals, 0)
 
 	settled := h.order(alice, bruno, 1_000)
 	sameBank := h.order(alice, clara, 250)
@@ -115,7 +120,7 @@ func clean(t *testing.T) *history {
 	conflict := proto.Clone(settled).(*pixv1.PaymentOrder)
 	conflict.AmountCentavos++
 	h.append(conflict)
-	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Value: []byte{0xff}})
+	h.orders = append(h.orders, source.Record{Offset: int64(len(h.orders)), Time: h.now, Value: []byte{0xff}})
 	unknown := h.order(pix.Account{ISPB: "ZZZZZZZZ", Branch: "0001", Number: "1"}, alice, 5)
 	expired := h.order(alice, bruno, 77)
 
@@ -123,12 +128,12 @@ func clean(t *testing.T) *history {
 	h.report(settled, "")
 	h.clear(sameBank, "", 1, 3)
 	h.clear(voided, "AC06", 1, 2, 3)
-	h.receipt(receipt, "LQ01", transitOf(idOf(bruno)), reserveOf(idOf(bruno)))
+	h.receipt(receipt, "LQ01", spec.TransitOf(idOf(bruno)), spec.ReserveOf(idOf(bruno)))
 	h.report(receipt, "LQ01")
-	h.receipt(unknown, "RC09", issuance, refusals)
+	h.receipt(unknown, "RC09", spec.Issuance, spec.Refusals)
 	h.report(unknown, "RC09")
 	h.hold(expired, 1, 2, 3)
-	h.receipt(expired, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	h.receipt(expired, "AB03", spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
 	h.report(expired, "AB03")
 	h.letter(conflictOrder, "DUPL")
 	h.letter(garbageOrder, "FF01")
@@ -140,7 +145,7 @@ func clean(t *testing.T) *history {
 func (h *history) committed() int64 { return int64(len(h.orders)) - h.uncommitted }
 
 func (h *history) audit() Verdict {
-	j := newJudge(h.config, 0)
+	j := newJudge(h.config)
 	for _, r := range h.letters {
 		j.DeadLetter(r)
 	}
@@ -207,7 +212,7 @@ func TestCleanHistoryPasses(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments, ") {
+	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments and 0 returns ") {
 		t.Error(verdict)
 	}
 }
@@ -231,7 +236,7 @@ func TestConflictingMessageHeldBesideAReceipt(t *testing.T) {
 	conflict.Payee = h.message(sameBankOrder).Payee // leg 1 is the same, the others are not
 	h.append(conflict)
 	h.letter(len(h.orders)-1, "DUPL")
-	h.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	h.receipt(late, "AB03", spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
 	h.report(late, "AB03")
 	h.hold(conflict, 1, 3)
 	h.finds("all of it is held", "", 0)
@@ -275,8 +280,7 @@ func TestARefusalMustBeJustified(t *testing.T) {
 		{"AM04", clara, bruno, reserveCentavos * 3 / 2, nil, true},
 		{"AM04", alice, clara, reserveCentavos * 3 / 2, nil, false},
 		{"AM01", alice, bruno, 0, nil, true},
-		{"LQ02", alice, bruno, 500, (*history).holdMost, true},
-		{"LQ02", alice, bruno, 500, nil, false}, // an earlier hold for bruno's bank has expired
+		{"LQ02", alice, bruno, 500, nil, true}, // it depends on settings
 		{"LQ04", alice, bruno, 500, nil, false},
 		{"DS27", alice, bruno, 500, nil, true}, // there is no register
 	} {
@@ -288,9 +292,9 @@ func TestARefusalMustBeJustified(t *testing.T) {
 			c.before(h)
 		}
 
-		debit, credit := transitOf(idOf(c.payer)), reserveOf(idOf(c.payer))
+		debit, credit := spec.TransitOf(idOf(c.payer)), spec.ReserveOf(idOf(c.payer))
 		if c.payer == noBank {
-			debit, credit = issuance, refusals
+			debit, credit = spec.Issuance, spec.Refusals
 		}
 		h.receipt(o, c.reason, debit, credit)
 		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(time.Second).UnixNano())
@@ -302,7 +306,8 @@ func TestARefusalMustBeJustified(t *testing.T) {
 			t.Errorf("%s of %d centavos from %v to %v: %+v", c.reason, c.centavos, c.payer, c.payee, verdict.Findings)
 		}
 
-		if unchecked := verdict.Summary.ReasonsUnchecked[c.reason]; unchecked > 0 != (c.reason == "DS27") {
+		if unchecked := verdict.Summary.NotChecked[RefusalsWith+c.reason]; unchecked > 0 != (c.reason == "DS27" ||
+			c.reason == "LQ02") {
 			t.Errorf("%s: %d are not checked", c.reason, unchecked)
 		}
 	}
@@ -352,10 +357,6 @@ func TestTheDeadlineIsKept(t *testing.T) {
 			append(repeated(time.Duration(0), 1), repeated(15*time.Second, 9)...), 0},
 		{"every one four seconds late", repeated(4*time.Second, 20), 1},
 		{"four seconds early", repeated(-4*time.Second, 20), 20},
-		{"held for 19 seconds more, while those behind are decided",
-			append(append(repeated(time.Duration(0), 10), 19*time.Second), repeated(8*time.Second, 10)...), 1},
-		{"ten seconds more, as decisions of a slow machine queue",
-			append(append(repeated(time.Duration(0), 10), 10*time.Second), repeated(time.Duration(0), 10)...), 0},
 	} {
 		h := clean(t)
 		for _, after := range c.after {
@@ -423,7 +424,7 @@ func (h *history) unordered() *pixv1.PaymentOrder {
 
 func (h *history) append(o *pixv1.PaymentOrder) {
 	h.orders = append(h.orders,
-		Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
+		source.Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
 }
 
 func (h *history) message(order int) *pixv1.PaymentOrder {
@@ -436,7 +437,7 @@ func (h *history) letter(order int, reason string, change ...func(*pixv1.DeadLet
 	r := h.orders[order]
 
 	message := &pixv1.DeadLetter{
-		Topic: paymentsTopic, Offset: int64(order), ReasonCode: reason, Reason: h.letterText(r, reason),
+		Topic: source.Payments, Offset: int64(order), ReasonCode: reason, Reason: h.letterText(r, reason),
 		PayloadSizeBytes: uint64(len(r.Value)), Payload: r.Value,
 	}
 	for _, c := range change {
@@ -444,19 +445,19 @@ func (h *history) letter(order int, reason string, change ...func(*pixv1.DeadLet
 	}
 	letter, err := proto.Marshal(message)
 	kit.Must(h.t, err)
-	h.letters = append(h.letters, Record{Offset: int64(len(h.letters)), Key: r.Key, Value: letter})
+	h.letters = append(h.letters, source.Record{Offset: int64(len(h.letters)), Key: r.Key, Value: letter})
 }
 
 // letterText returns a text that names what is wrong.
-func (h *history) letterText(r Record, reason string) string {
-	read, invalid := readOrder(r.Value, h.now)
+func (h *history) letterText(r source.Record, reason string) string {
+	read, invalid := spec.ReadOrder(r.Value, h.now)
 	for _, flaw := range invalid {
-		if flaw.code == reason {
-			return fmt.Sprintf("%s: %q is wrong", flaw.field, flaw.value)
+		if flaw.Code == reason {
+			return fmt.Sprintf("%s: %q is wrong", flaw.Field, flaw.Value)
 		}
 	}
 
-	return fmt.Sprintf("end_to_end_id: %s is the id of another", read.id)
+	return fmt.Sprintf("end_to_end_id: %s is the id of another", read.ID)
 }
 
 func (h *history) report(o *pixv1.PaymentOrder, reason string) {
@@ -472,12 +473,15 @@ func (h *history) appendReport(report *pixv1.SettlementReport) {
 	value, err := report.MarshalVT()
 	kit.Must(h.t, err)
 	key := cmp.Or(report.OriginalEndToEndId, report.EndToEndId)
-	h.reports = append(h.reports, Record{Offset: int64(len(h.reports)), Time: h.now, Key: []byte(key), Value: value})
+	h.reports = append(h.reports,
+		source.Record{Offset: int64(len(h.reports)), Time: h.now, Key: []byte(key), Value: value})
 }
 
 func (h *history) dropReports(order int) {
 	id := h.message(order).EndToEndId
-	h.reports = slices.DeleteFunc(h.reports, func(r Record) bool { return strings.Contains(string(r.Value), id) })
+	h.reports = slices.DeleteFunc(h.reports, func(r source.Record) bool {
+		return strings.Contains(string(r.Value), id)
+	})
 }
 
 // sayInLetter replaces the dead letter of an order by one with a code and a text.
@@ -487,7 +491,7 @@ func (h *history) sayInLetter(order int, reason, text string) {
 }
 
 func (h *history) dropLetter(order int) {
-	h.letters = slices.DeleteFunc(h.letters, func(r Record) bool {
+	h.letters = slices.DeleteFunc(h.letters, func(r source.Record) bool {
 		var letter pixv1.DeadLetter
 		kit.Must(h.t, proto.Unmarshal(r.Value, &letter))
 		return letter.Offset == int64(order)
@@ -495,26 +499,27 @@ func (h *history) dropLetter(order int) {
 }
 
 // legsOf returns the payment that an order makes, to know its legs by.
-func (h *history) legsOf(o *pixv1.PaymentOrder) (*order, number128) {
-	read, err := readOrder(encode(h.t, o), h.now)
+func (h *history) legsOf(o *pixv1.PaymentOrder) (*spec.Order, spec.Number) {
+	read, err := spec.ReadOrder(encode(h.t, o), h.now)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 
-	return &read, paymentKey(read.id, read.minutes)
+	return &read, spec.PaymentKey(read.ID, read.Minutes)
 }
 
 func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 	p, key := h.legsOf(o)
 
-	names, ispb := userData(p.id, p.minutes)
+	names, ispb := spec.UserData(p.ID, p.Minutes)
 	for _, leg := range legs {
-		debit, credit := p.content.leg(leg)
+		debit, credit := p.Content.Leg(leg)
 		h.transfers = append(h.transfers, tb.Transfer{
-			ID: key.role(leg - 1).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(),
-			CreditAccountID: credit.toTigerBeetle(),
-			Amount:          tb.ToUint128(o.AmountCentavos), UserData128: names.toTigerBeetle(), UserData64: ispb,
-			Ledger: ledgerNumber, Code: uint16(leg), Timeout: 60, Flags: tb.TransferFlags{Pending: true}.ToUint16(),
+			ID: key.Role(leg - 1).TigerBeetle(), DebitAccountID: debit.TigerBeetle(),
+			CreditAccountID: credit.TigerBeetle(),
+			Amount:          tb.ToUint128(o.AmountCentavos), UserData128: names.TigerBeetle(), UserData64: ispb,
+			Ledger: spec.LedgerNumber, Code: uint16(leg), Timeout: 60,
+			Flags: tb.TransferFlags{Pending: true}.ToUint16(),
 		})
 	}
 }
@@ -522,7 +527,7 @@ func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 func (h *history) post(o *pixv1.PaymentOrder, legs ...int) {
 	p, _ := h.legsOf(o)
 	for _, leg := range legs {
-		debit, credit := p.content.leg(leg)
+		debit, credit := p.Content.Leg(leg)
 		h.add(debit, int64(o.AmountCentavos), 0)
 		h.add(credit, 0, int64(o.AmountCentavos))
 	}
@@ -548,22 +553,23 @@ func (h *history) clear(o *pixv1.PaymentOrder, reason string, legs ...int) {
 func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason string, legs []int) {
 	_, key := h.legsOf(o)
 	for _, leg := range legs {
-		t := *h.find(key.role(leg - 1))
-		t.ID, t.PendingID = key.role(resolutionRole+leg-1).toTigerBeetle(), t.ID
+		t := *h.find(key.Role(leg - 1))
+		t.ID, t.PendingID = key.Role(spec.ResolutionRole+leg-1).TigerBeetle(), t.ID
 		t.UserData32, t.Flags, t.Timeout, t.Timestamp = reasonOf(reason), flags.ToUint16(), 0,
 			verdictAt(o.AcceptedAtUnixMs, reason)
 		h.transfers = append(h.transfers, t)
 	}
 }
 
-func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit accountID) {
+func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit spec.AccountID) {
 	p, key := h.legsOf(o)
-	names, _ := userData(p.id, p.minutes)
+	names, _ := spec.UserData(p.ID, p.Minutes)
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: key.role(resolutionRole).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(),
-		CreditAccountID: credit.toTigerBeetle(),
-		UserData128:     names.toTigerBeetle(), UserData64: p.hash, UserData32: reasonOf(reason), Ledger: ledgerNumber,
-		Code:      codeReceipt,
+		ID: key.Role(spec.ResolutionRole).TigerBeetle(), DebitAccountID: debit.TigerBeetle(),
+		CreditAccountID: credit.TigerBeetle(),
+		UserData128:     names.TigerBeetle(), UserData64: p.Hash, UserData32: reasonOf(reason),
+		Ledger:    spec.LedgerNumber,
+		Code:      spec.CodeReceipt,
 		Timestamp: verdictAt(o.AcceptedAtUnixMs, reason),
 	})
 }
@@ -579,33 +585,33 @@ func verdictAt(acceptedMs int64, reason string) uint64 {
 }
 
 // move adds a transfer that belongs to no payment, and moves the money.
-func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
+func (h *history) move(code uint16, debit, credit spec.AccountID, amount uint64) {
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: debit.toTigerBeetle(),
-		CreditAccountID: credit.toTigerBeetle(),
-		Amount:          tb.ToUint128(amount), Ledger: ledgerNumber, Code: code,
+		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: debit.TigerBeetle(),
+		CreditAccountID: credit.TigerBeetle(),
+		Amount:          tb.ToUint128(amount), Ledger: spec.LedgerNumber, Code: code,
 	})
 	h.add(debit, int64(amount), 0)
 	h.add(credit, 0, int64(amount))
 }
 
 // fund adds a funding as bootstrap makes it: its id is that of the account.
-func (h *history) fund(debit, credit accountID, amount uint64) {
-	h.move(codeFunding, debit, credit, amount)
-	h.last(1).ID = credit.toTigerBeetle()
+func (h *history) fund(debit, credit spec.AccountID, amount uint64) {
+	h.move(spec.CodeFunding, debit, credit, amount)
+	h.last(1).ID = credit.TigerBeetle()
 }
 
 func (h *history) transfer(order, role int) *tb.Transfer {
 	_, key := h.legsOf(h.message(order))
-	return h.find(key.role(role))
+	return h.find(key.Role(role))
 }
 
-func (h *history) find(id number128) *tb.Transfer { return &h.transfers[h.place(id)] }
+func (h *history) find(id spec.Number) *tb.Transfer { return &h.transfers[h.place(id)] }
 
-func (h *history) place(id number128) int {
+func (h *history) place(id spec.Number) int {
 	h.t.Helper()
 
-	at := slices.IndexFunc(h.transfers, func(t tb.Transfer) bool { return fromTigerBeetle(t.ID) == id })
+	at := slices.IndexFunc(h.transfers, func(t tb.Transfer) bool { return spec.NumberOf(t.ID) == id })
 	if at < 0 {
 		h.t.Fatalf("there is no transfer %x", id)
 	}
@@ -613,7 +619,7 @@ func (h *history) place(id number128) int {
 	return at
 }
 
-func (h *history) drop(id number128) {
+func (h *history) drop(id spec.Number) {
 	at := h.place(id)
 	h.transfers = slices.Delete(h.transfers, at, at+1)
 }
@@ -621,29 +627,30 @@ func (h *history) drop(id number128) {
 func (h *history) dropTransfers(order int, roles ...int) {
 	_, key := h.legsOf(h.message(order))
 	for _, role := range roles {
-		h.drop(key.role(role))
+		h.drop(key.Role(role))
 	}
 }
 
-func (h *history) account(id accountID) tb.Account {
-	guarded := chart[kindOf(id)].guarded
-	return tb.Account{ID: id.toTigerBeetle(), Code: uint16(kindOf(id)),
+func (h *history) account(id spec.AccountID) tb.Account {
+	guarded := spec.Chart[spec.KindOf(id)].Guarded
+	return tb.Account{ID: id.TigerBeetle(), Code: uint16(spec.KindOf(id)),
 		Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
 }
 
-func (h *history) accountOf(id accountID) *tb.Account {
-	at := slices.IndexFunc(h.accounts, func(a tb.Account) bool { return fromTigerBeetle(a.ID) == id })
+func (h *history) accountOf(id spec.AccountID) *tb.Account {
+	at := slices.IndexFunc(h.accounts, func(a tb.Account) bool { return spec.NumberOf(a.ID) == id })
 	if at < 0 {
-		h.t.Fatalf("there is no account %s", nameOf(id))
+		h.t.Fatalf("there is no account %s", spec.AccountName(id))
 	}
 
 	return &h.accounts[at]
 }
 
-func (h *history) add(id accountID, debits, credits int64) {
+func (h *history) add(id spec.AccountID, debits, credits int64) {
 	account := h.accountOf(id)
 	sum := func(amount *tb.Uint128, more int64) {
-		*amount = number128(moneyIn(*amount).plus(money{high: uint64(more >> 63), low: uint64(more)})).toTigerBeetle()
+		*amount = spec.Number(spec.MoneyIn(*amount).Plus(
+			spec.Money{High: uint64(more >> 63), Low: uint64(more)})).TigerBeetle()
 	}
 	sum(&account.DebitsPosted, debits)
 	sum(&account.CreditsPosted, credits)
@@ -693,8 +700,8 @@ func judgedByPlatform(value []byte, recordTime time.Time) error {
 	return err
 }
 
-func idOf(a pix.Account) accountID {
-	id, err := customerAccount(string(a.ISPB), a.Branch, a.Number)
+func idOf(a pix.Account) spec.AccountID {
+	id, err := spec.CustomerAccount(string(a.ISPB), a.Branch, a.Number)
 	if err != nil {
 		panic(fmt.Sprint(a, err))
 	}
@@ -703,7 +710,7 @@ func idOf(a pix.Account) accountID {
 }
 
 func reasonOf(code string) uint32 {
-	reason, err := reasonNumber(code)
+	reason, err := spec.ReasonNumber(code)
 	if err != nil {
 		panic(err)
 	}

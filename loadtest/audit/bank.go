@@ -15,6 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // The response of a bank names the payment only by its id. So the bank's word is about this
@@ -25,10 +29,10 @@ import (
 type reach map[int32]time.Time
 
 // reachOf returns the partitions of a topic whose first records are gone.
-func reachOf(b bounds, topic string) reach {
+func reachOf(b source.Bounds, topic string) reach {
 	r := reach{}
 
-	for partition, start := range b.starts[topic] {
+	for partition, start := range b.Starts[topic] {
 		if start.Offset > 0 {
 			r[partition] = time.Time{}
 		}
@@ -37,7 +41,7 @@ func reachOf(b bounds, topic string) reach {
 	return r
 }
 
-func (r reach) read(record Record) {
+func (r reach) read(record source.Record) {
 	if oldest, cut := r[record.Partition]; cut && oldest.IsZero() {
 		r[record.Partition] = record.Time
 	}
@@ -56,36 +60,34 @@ func (r reach) keeps(at time.Time) bool {
 
 // readBanks reads the questions to banks and their responses, as far as the topics still keep them. Others may
 // write to these topics: what they write must not end the audit.
-func readBanks(ctx context.Context, config *Config, topics *topics, j *Judge) error {
-	read := func(topic string, begin func(reach), take func(Record)) (unread string, err error) {
-		bounds, err := topics.boundsOf(ctx, topic)
+func readBanks(ctx context.Context, config *Config, topics *source.Topics, j *Judge) error {
+	read := func(topic, what string, begin func(reach), take func(source.Record)) (unread bool, err error) {
+		bounds, err := topics.BoundsOf(ctx, topic)
 		if err != nil {
-			return "", err
+			return true, err
 		}
 		left := reachOf(bounds, topic)
 		begin(left)
-		gone := func(r Record) { left[r.Partition] = r.Time } // retention took what is before it
+		gone := func(r source.Record) { left[r.Partition] = r.Time } // retention took what is before it
 
-		err = topics.readAll(ctx, topic, bounds, take, gone, Unreadable)
+		err = topics.ReadAll(ctx, topic, bounds, take, gone, source.Unreadable)
 		if err != nil && ctx.Err() == nil {
-			return err.Error(), nil
+			j.summary.Unread = append(j.summary.Unread,
+				fmt.Sprintf("the audit did not check the %s of banks: %v", what, err))
+
+			return true, nil
 		}
 
-		return "", err
+		return false, err
 	}
 
-	var err error
-	if j.summary.RequestsUnread, err = read(questionsTopic, j.Questions, j.Request); err != nil {
+	unread, err := read(source.Questions, "requests", j.Questions, j.Request)
+	if j.asked.read = !unread; err != nil || config.Secrets == nil {
 		return err
 	}
-	j.asked.read = j.summary.RequestsUnread == ""
-
-	if config.Secrets == nil {
-		return nil
-	}
-
 	answers := func(left reach) { j.Answers(config.Secrets, left) }
-	if j.summary.AnswersUnread, err = read(answersTopic, answers, j.Answer); j.summary.AnswersUnread != "" {
+
+	if unread, err = read(source.Answers, "responses", answers, j.Answer); unread {
 		j.answers.secrets = nil
 	}
 
@@ -103,7 +105,7 @@ func (j *Judge) Questions(left reach) { j.asked = asked{true, left} }
 
 // Request takes a record of pix.authorization-requests. Those of a trial are about no payment: they are only counted.
 // One that is about a payment is judged, whatever its header says.
-func (j *Judge) Request(r Record) {
+func (j *Judge) Request(r source.Record) {
 	j.asked.reach.read(r)
 	wrong := func(subject, format string, arguments ...any) {
 		j.add(WrongQuestion, subject, "request %v: %s", r, fmt.Sprintf(format, arguments...))
@@ -112,7 +114,7 @@ func (j *Judge) Request(r Record) {
 
 	p, subject, err := j.askedAbout(r, &message)
 	if p == nil && r.Trial {
-		j.summary.TrialRequests++
+		j.summary.NotChecked[TrialRequests]++
 		return
 	}
 	j.summary.Requests++
@@ -121,24 +123,24 @@ func (j *Judge) Request(r Record) {
 		wrong(subject, "%v", err)
 		return
 	}
-	id := p.id
-	about, err := readContent(message.Payer, message.Payee, message.AmountCentavos)
-	fits := func(o *order) bool {
+	id := p.ID
+	about, err := spec.ReadContent(message.Payer, message.Payee, message.AmountCentavos)
+	fits := func(o *spec.Order) bool {
 		original := ""
-		if o.back != nil {
-			original = o.back.original.String()
+		if o.Back != nil {
+			original = o.Back.Original.String()
 		}
 
-		return err == nil && message.OriginalEndToEndId == original && about == o.content
+		return err == nil && message.OriginalEndToEndId == original && about == o.Content
 	}
 	// The engine asks about a conflicting message, too, if that held money beside a receipt.
-	if !fits(&p.order) && p.claim(fits) == nil {
+	if !fits(&p.Order) && p.claim(fits) == nil {
 		wrong(id.String(), "it is about %d centavos from %v to %v (original %.64q), the order about %v",
-			message.AmountCentavos, message.Payer, message.Payee, message.OriginalEndToEndId, p.content)
+			message.AmountCentavos, message.Payer, message.Payee, message.OriginalEndToEndId, p.Content)
 		return
 	}
 
-	p.asked = p.asked || fits(&p.order)
+	p.asked = p.asked || fits(&p.Order)
 	if err := j.place(p, r, cmp.Or(message.OriginalEndToEndId, message.EndToEndId)); err != nil {
 		wrong(message.EndToEndId, "%v", err)
 	}
@@ -150,19 +152,20 @@ func (j *Judge) Request(r Record) {
 }
 
 // askedAbout returns the payment that a request is about, or why there is none.
-func (j *Judge) askedAbout(r Record, message *pixv1.AuthorizationRequest) (p *payment, subject string, err error) {
+func (j *Judge) askedAbout(r source.Record,
+	message *pixv1.AuthorizationRequest) (p *payment, subject string, err error) {
 	subject = "request " + r.String()
 	if err := message.UnmarshalVT(r.Value); err != nil {
 		return nil, subject, fmt.Errorf("undecodable: %w", err)
 	}
 
-	id, minutes, err := parseAnyID(message.EndToEndId)
+	id, minutes, err := spec.ParseID(message.EndToEndId)
 	if err != nil {
 		return nil, subject, err
 	}
 
-	if p = j.payments[paymentKey(id, minutes)]; p == nil || p.id != id {
-		return nil, id.String(), fmt.Errorf("no record of %s is its order", paymentsTopic)
+	if p = j.payments[spec.PaymentKey(id, minutes)]; p == nil || p.ID != id {
+		return nil, id.String(), fmt.Errorf("no record of %s is its order", source.Payments)
 	}
 
 	return p, id.String(), nil
@@ -175,15 +178,11 @@ func (j *Judge) judgeAsked(p *payment) {
 	}
 	// It was asked after it was held.
 	if !j.asked.keeps(time.Unix(0, int64(p.heldAt)).Add(-answersMargin)) {
-		j.summary.RequestsGone++
+		j.summary.NotChecked[requestsGone]++
 		return
 	}
-	j.add(WrongQuestion, p.id.String(), "it needs the word of the payee's bank, and no request in %s asks for it",
-		questionsTopic)
-}
-
-func (c content) String() string {
-	return fmt.Sprintf("%d centavos from %s to %s", c.centavos, nameOf(c.payer), nameOf(c.payee))
+	j.add(WrongQuestion, p.ID.String(), "it needs the word of the payee's bank, and no request in %s asks for it",
+		source.Questions)
 }
 
 // Secrets are the keys with which banks seal their responses, by ISPB.
@@ -229,7 +228,7 @@ func (s Secrets) genuine(bank string, message, seal []byte) bool {
 
 // answer is what a bank said, under its seal, about a payment or return.
 type answer struct {
-	id     endToEndID
+	id     spec.ID
 	bank   string
 	reason uint32 // none if it accepted
 }
@@ -250,11 +249,11 @@ func (j *Judge) Answers(secrets Secrets, left reach) {
 }
 
 // Answer takes a record of pix.authorization-responses. Those without a seal prove nothing.
-func (j *Judge) Answer(r Record) {
+func (j *Judge) Answer(r source.Record) {
 	j.answers.read(r)
 
 	var message pixv1.AuthorizationResponse
-	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(endToEndID{}) ||
+	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(spec.ID{}) ||
 		!j.answers.secrets.genuine(message.Ispb, r.Value, r.Seal) {
 		return
 	}
@@ -265,7 +264,7 @@ func (j *Judge) Answer(r Record) {
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
 		said.reason = unspecified
-		if code, err := reasonNumber(message.ReasonCode); err == nil && code != 0 {
+		if code, err := spec.ReasonNumber(message.ReasonCode); err == nil && code != 0 {
 			// Engines before they told a bank's codes from others kept the code itself.
 			j.answers.given[answer{said.id, said.bank, code}] = struct{}{}
 		}
@@ -277,14 +276,14 @@ func (j *Judge) Answer(r Record) {
 
 // byBank reports whether the receiving bank decided.
 func (p *payment) byBank() bool {
-	return p.posted&firstLeg != 0 || p.voided&firstLeg != 0 && p.verdict != silent
+	return p.posted&spec.FirstLeg != 0 || p.voided&spec.FirstLeg != 0 && p.verdict != silent
 }
 
 // judgeAnswer reports an outcome that needs the receiving bank's word and does not have it.
 // Only legs that were held are posted or voided for a bank; AB03 is the deadline's.
 func (j *Judge) judgeAnswer(p *payment) {
-	reason, what := p.verdict, "rejected with "+reasonText(p.verdict)
-	if p.posted&firstLeg != 0 {
+	reason, what := p.verdict, "rejected with "+spec.ReasonText(p.verdict)
+	if p.posted&spec.FirstLeg != 0 {
 		reason, what = 0, "settled"
 	}
 
@@ -293,15 +292,15 @@ func (j *Judge) judgeAnswer(p *payment) {
 	}
 
 	if !j.answers.keeps(time.Unix(0, int64(p.decidedAt)).Add(-answersMargin)) {
-		j.summary.AnswersGone++
+		j.summary.NotChecked[answersGone]++
 		return
 	}
 
-	bank := ispbOf(p.content.payee)
-	if _, said := j.answers.given[answer{p.id, bank, reason}]; said {
+	bank := spec.ISPBOf(p.Content.Payee)
+	if _, said := j.answers.given[answer{p.ID, bank, reason}]; said {
 		j.summary.Answered++
 		return
 	}
-	j.add(NoAnswer, p.id.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so",
-		what, answersTopic, bank)
+	j.add(NoAnswer, p.ID.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so",
+		what, source.Answers, bank)
 }

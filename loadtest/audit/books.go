@@ -1,204 +1,152 @@
 package audit
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
-// account is an account of the ledger, in centavos.
-type account struct {
-	posted  movement
-	pending movement
+// ledgerAccount is an account of the ledger, in centavos.
+type ledgerAccount struct {
+	posted  spec.Movement
+	pending spec.Movement
 }
-
-// movement is the debits and credits of an account, in centavos. The audit compares both, not
-// their difference: money that went in and out by error must show.
-type movement struct{ debits, credits money }
-
-func (m movement) balance() money { return m.credits.minus(m.debits) }
-
-// funding is what the central bank paid to a bank, and the bank to its customers, in centavos.
-// Acts go on with both.
-type funding struct{ reserve, deposits money }
 
 // books are the accounts of the ledger, and what they must be by funding, acts and reports.
 type books struct {
-	accounts   map[accountID]account
-	expected   map[accountID]movement // nil: not known
-	banks      map[accountID]funding  // by the bank's transit account
-	issued     money
-	population population           // of the issuance account
-	funded     map[accountID]uint64 // centavos of bootstrap's fundings, by the account that they credit
-	opened     map[accountID]money  // what openings say, by books
-	marked     bool                 // the marker was read
+	accounts   map[spec.AccountID]ledgerAccount
+	expected   map[spec.AccountID]spec.Movement // nil: not known
+	population spec.Population                  // of the issuance account
+	fundings   uint64                           // of bootstrap, as the population wants them
+	openings   uint64                           // of books, likewise
+	marked     bool                             // the marker was read
 }
 
 func newBooks() books {
 	return books{
-		accounts: map[accountID]account{}, expected: map[accountID]movement{}, banks: map[accountID]funding{},
-		funded: map[accountID]uint64{}, opened: map[accountID]money{},
+		accounts: map[spec.AccountID]ledgerAccount{}, expected: map[spec.AccountID]spec.Movement{},
 	}
 }
 
 // Account takes an account of the ledger.
 func (j *Judge) Account(t tb.Account) {
-	id := fromTigerBeetle(t.ID)
+	id := spec.NumberOf(t.ID)
 
-	kind := kindOf(id)
-	if known := chart[kind]; t.Ledger != known.ledger || int(t.Code) != kind {
-		j.add(WrongAccount, nameOf(id), "it has the ledger %d and the code %d", t.Ledger, t.Code)
+	kind := spec.KindOf(id)
+	if known := spec.Chart[kind]; t.Ledger != known.Ledger || int(t.Code) != kind {
+		j.add(WrongAccount, spec.AccountName(id), "it has the ledger %d and the code %d", t.Ledger, t.Code)
 		return
 	}
 	flags := t.AccountFlags()
 
-	guarded := chart[kind].guarded
+	guarded := spec.Chart[kind].Guarded
 	if flags.DebitsMustNotExceedCredits != guarded || flags.CreditsMustNotExceedDebits || flags.Closed {
-		j.add(WrongAccount, nameOf(id),
+		j.add(WrongAccount, spec.AccountName(id),
 			"it has the flags %#x; debits_must_not_exceed_credits must be %t, and it must not be closed",
 			t.Flags, guarded)
 	}
 
-	if id == issuance {
-		j.books.population = populationIn(t.UserData128, t.UserData64)
+	if id == spec.Issuance {
+		j.books.population = spec.PopulationIn(t.UserData128, t.UserData64)
 	}
-	j.books.accounts[id] = account{
-		posted:  movement{moneyIn(t.DebitsPosted), moneyIn(t.CreditsPosted)},
-		pending: movement{moneyIn(t.DebitsPending), moneyIn(t.CreditsPending)},
+	j.books.accounts[id] = ledgerAccount{
+		posted:  spec.MovementIn(t.DebitsPosted, t.CreditsPosted),
+		pending: spec.MovementIn(t.DebitsPending, t.CreditsPending),
 	}
 }
 
 // expect adds what must have moved.
-func (b *books) expect(debit, credit accountID, amount uint64) {
+func (b *books) expect(debit, credit spec.AccountID, amount uint64) {
 	if b.expected == nil {
 		return
 	}
 	from := b.expected[debit]
-	from.debits = from.debits.plus(moneyOf(amount))
+	from.Debits = from.Debits.Plus(spec.MoneyOf(amount))
 	b.expected[debit] = from
 	to := b.expected[credit]
-	to.credits = to.credits.plus(moneyOf(amount))
+	to.Credits = to.Credits.Plus(spec.MoneyOf(amount))
 	b.expected[credit] = to
 }
 
-// bring adds what came to a bank from the central bank, or to its customers from it.
-func (b *books) bring(transit accountID, moved money, ofReserve bool) {
-	f := b.banks[transit]
-	if ofReserve {
-		f.reserve, b.issued = f.reserve.plus(moved), b.issued.plus(moved)
-	} else {
-		f.deposits = f.deposits.plus(moved)
-	}
-	b.banks[transit] = f
-}
-
-// off describes how far debits or credits are from what they must be.
-func off(is, want money) string {
-	switch {
-	case want.less(is):
-		return fmt.Sprintf("%v too much", is.minus(want))
-	case is.less(want):
-		return fmt.Sprintf("%v too little", want.minus(is))
-	}
-
-	return "right"
-}
+func (b *books) balance(id spec.AccountID) spec.Money { return b.accounts[id].posted.Balance() }
 
 // judgeAccounts compares each account with the sum of funding and reports.
 func (j *Judge) judgeAccounts() {
 	for id, account := range j.books.accounts {
-		if k := kindOf(id); account.pending != (movement{}) && k != kindAllowance && k != kindAllowanceSource {
-			j.add(Pending, nameOf(id), "%v centavos of debits and %v of credits are pending", account.pending.debits,
-				account.pending.credits)
+		if k := spec.KindOf(id); account.pending != (spec.Movement{}) && k != spec.KindAllowance &&
+			k != spec.KindAllowanceSource {
+			j.add(Pending, spec.AccountName(id), "%v centavos of debits and %v of credits are pending",
+				account.pending.Debits,
+				account.pending.Credits)
 		}
 
-		want := j.books.expected[id]
-		if account.posted == want {
-			continue
+		if want := j.books.expected[id]; account.posted != want {
+			j.add(WrongBalance, spec.AccountName(id), "it has %v; by funding, acts and reports it must have %v",
+				account.posted,
+				want)
 		}
-		j.add(WrongBalance, nameOf(id), "debits %v (%s), credits %v centavos (%s), by funding, acts and reports",
-			account.posted.debits, off(account.posted.debits, want.debits), account.posted.credits,
-			off(account.posted.credits, want.credits))
 	}
 
 	for id, want := range j.books.expected {
-		if _, known := j.books.accounts[id]; !known {
-			j.add(WrongBalance, nameOf(id),
-				"it is not in the ledger; by funding, acts and reports it has debits %v, credits %v centavos",
-				want.debits, want.credits)
+		if !j.exists(id) {
+			j.add(WrongBalance, spec.AccountName(id),
+				"it is not in the ledger; by funding, acts and reports it has %v", want)
 		}
 	}
 	j.judgeLaws()
 }
 
 // judgeLaws checks the laws of money in the ledger, whatever the reports say. Of one look-up at balances, which
-// shows no customer and no funding, it checks those that need none.
+// shows no customer, it checks those that need none.
 func (j *Judge) judgeLaws() {
-	balance := func(id accountID) money { return j.books.accounts[id].posted.balance() }
-	law := func(subject, name string, left, right money) {
+	balance := j.books.balance
+	law := func(subject, name string, left, right spec.Money) {
 		if left != right {
 			j.add(BrokenLaw, subject, "%s: %v is not %v centavos", name, left, right)
 		}
 	}
-	customers := map[accountID]money{} // by transit account
-	var reserves money
+	customers := map[spec.AccountID]spec.Money{} // by transit account
+	var reserves spec.Money
 
 	for id := range j.books.accounts {
-		bank := transitOf(id)
-		switch kindOf(id) {
-		case kindCustomer:
-			customers[bank] = customers[bank].plus(balance(id))
-		case kindReserve:
-			reserves = reserves.plus(balance(id))
-			customers[bank] = customers[bank].plus(money{}) // a bank without customers counts, too
-		case kindTransit, kindBooks:
-			customers[bank] = customers[bank].plus(money{})
+		bank := spec.TransitOf(id)
+		switch spec.KindOf(id) {
+		case spec.KindCustomer:
+			customers[bank] = customers[bank].Plus(balance(id))
+		case spec.KindReserve:
+			reserves = reserves.Plus(balance(id))
+			customers[bank] = customers[bank].Plus(spec.Money{}) // a bank without customers counts, too
+		case spec.KindTransit, spec.KindBooks:
+			customers[bank] = customers[bank].Plus(spec.Money{})
 		}
 	}
 
-	for _, transit := range slices.SortedFunc(maps.Keys(customers), number128.compare) {
-		f := j.books.banks[transit]
-
-		own := balance(reserveOf(transit)).plus(balance(transit))
+	for _, transit := range slices.SortedFunc(maps.Keys(customers), spec.Number.Compare) {
 		if j.whole {
-			law(nameOf(transit), "reserve + transit = funding − deposits", own, f.reserve.minus(f.deposits))
-			law(nameOf(transit), "transit + its customers = 0", balance(transit).plus(customers[transit]), money{})
+			law(spec.AccountName(transit), "transit + its customers = 0", balance(transit).Plus(customers[transit]),
+				spec.Money{})
 		}
 
-		if _, known := j.books.accounts[booksOf(transit)]; known {
-			law(nameOf(transit), "reserve + transit = books", own, balance(booksOf(transit)))
+		if books := spec.BooksOf(transit); j.exists(books) {
+			law(spec.AccountName(transit), "reserve + transit = books",
+				balance(spec.ReserveOf(transit)).Plus(balance(transit)),
+				balance(books))
 		}
 	}
-
-	if j.whole {
-		law("all banks", "sum of the reserves = sum of their funding", reserves, j.books.issued)
-	}
-	law("issuance", "issuance = −sum of the reserves", balance(issuance), money{}.minus(reserves))
+	law("issuance", "issuance = −sum of the reserves", balance(spec.Issuance), spec.Money{}.Minus(reserves))
 }
-
-// IssuanceID returns the id of the account that all money comes from.
-func IssuanceID() tb.Uint128 { return issuance.toTigerBeetle() }
-
-// MarkerID returns the id of bootstrap's last transfer.
-func MarkerID() tb.Uint128 { return markerID.toTigerBeetle() }
-
-// Codes for queries: of transit accounts, of which each bank has one; the ledger number of acts.
-const (
-	TransitCode = kindTransit
-	BooksLedger = booksLedger
-)
 
 // LawAccounts returns the accounts that the laws of balances are about. They must be read in one look-up:
 // two are two instants.
 func LawAccounts(transits []tb.Account) []tb.Uint128 {
-	ids := []tb.Uint128{issuance.toTigerBeetle()}
+	ids := []tb.Uint128{spec.Issuance.TigerBeetle()}
 
 	for _, t := range transits {
-		id := fromTigerBeetle(t.ID)
-		ids = append(ids, t.ID, reserveOf(id).toTigerBeetle(), booksOf(id).toTigerBeetle())
+		id := spec.NumberOf(t.ID)
+		ids = append(ids, t.ID, spec.ReserveOf(id).TigerBeetle(), spec.BooksOf(id).TigerBeetle())
 	}
 
 	return ids
@@ -217,169 +165,42 @@ func BrokenLaws(accounts []tb.Account) (broken []Finding) {
 	return broken
 }
 
-// population is the banks and customers that bootstrap funded, derived from "Identity" in
-// docs/reference.md. It is in the user_data of the issuance account and of the marker, which the
-// ledger never changes.
-type population struct {
-	banks, customers uint64
-	// deposit is what each ordinary customer got, reserve what each bank got, in centavos.
-	deposit, reserve uint64
-}
-
-func populationIn(userData128 tb.Uint128, userData64 uint64) population {
-	money := fromTigerBeetle(userData128)
-	return population{banks: userData64 >> 32, customers: userData64 & (1<<32 - 1), deposit: money.low,
-		reserve: money.high}
-}
-
-const (
-	firstBank      = 10_000_001
-	ordinaryBranch = "0001"
-	richBranch     = "9010" // its one customer owns twice the reserve of the bank
-)
-
-var markerID = number128{low: 15}
-
-// fundings returns how many transfers funded the population: one for each bank, each rich and
-// each ordinary customer.
-func (p population) fundings() uint64 {
-	if p.banks == 0 {
-		return 0 // nobody to spread customers over
-	}
-
-	return 2*p.banks + p.customers
-}
-
-// funding returns the account that a funding credits, and its amount in centavos. The id of
-// the transfer is that of the account. i is less than fundings().
-func (p population) funding(i uint64) (credit accountID, amount uint64) {
-	bank, branch, number := i%p.banks, "", uint64(1)
-	switch ordinary := i - 2*p.banks; {
-	case i < p.banks:
-		amount = p.reserve
-	case i < 2*p.banks:
-		branch, amount = richBranch, 2*p.reserve
-	default:
-		bank, branch, number, amount = ordinary%p.banks, ordinaryBranch, ordinary/p.banks+1, p.deposit
-	}
-
-	ispb := strconv.FormatUint(firstBank+bank, 10)
-	if branch == "" {
-		credit, _ = customerAccount(ispb, ordinaryBranch, "1")
-		return reserveOf(credit), amount
-	}
-	credit, _ = customerAccount(ispb, branch, strconv.FormatUint(number, 10))
-
-	return credit, amount
-}
-
-// opening returns what the fundings bring to the reserve and the transit account of a bank together.
-func (p population) opening(bank uint64) money {
-	customers := p.customers / p.banks
-	if bank < p.customers%p.banks {
-		customers++
-	}
-	deposits := moneyOf(p.reserve).times(2).plus(moneyOf(p.deposit).times(customers))
-
-	return moneyOf(p.reserve).minus(deposits)
-}
-
 // takeFunding takes a transfer that brings money in: from issuance to a reserve, or a deposit
 // from a bank's transit account to its customer.
 func (j *Judge) takeFunding(t tb.Transfer) {
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	amount, ok := centavos(t.Amount)
+	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
+	amount, ok := spec.Centavos(t.Amount)
 
-	ofReserve := debit == issuance && kindOf(credit) == kindReserve
-	if !ok || t.Flags&^linkedFlag != 0 || !ofReserve && (kindOf(credit) != kindCustomer || debit != transitOf(credit)) {
-		j.add(UnexplainedMoney, transferName(t), "funding of %s", movedBy(t))
+	ofReserve := debit == spec.Issuance && spec.KindOf(credit) == spec.KindReserve
+	if !ok || t.Flags&^spec.LinkedFlag != 0 || !ofReserve &&
+		(spec.KindOf(credit) != spec.KindCustomer || debit != spec.TransitOf(credit)) {
+		j.add(UnexplainedMoney, spec.TransferName(t), "funding of %s", spec.MovedBy(t))
 		return
 	}
-	j.books.bring(transitOf(credit), moneyOf(amount), ofReserve)
 	// It counts also if it is wrong: one forged funding is one finding, not one more for each
 	// account that it touched.
 	j.books.expect(debit, credit, amount)
 
-	if _, again := j.books.funded[credit]; again || fromTigerBeetle(t.ID) != credit {
-		j.add(WrongFunding, transferName(t),
-			"%d centavos from %s to %s, but the account's one funding has the account's id", amount, nameOf(debit),
-			nameOf(credit))
-
+	if want, funded := j.books.population.Funding(credit); !funded || amount != want || spec.NumberOf(t.ID) != credit {
+		j.add(WrongFunding, spec.TransferName(t), "%s: the account's one funding has its id, and %d centavos: %v",
+			spec.MovedBy(t), want, j.books.population)
 		return
 	}
-	j.books.funded[credit] = amount
+	j.books.fundings++
 }
 
-// takeMarker takes bootstrap's last transfer.
-func (j *Judge) takeMarker(t tb.Transfer) {
-	if fromTigerBeetle(t.ID) != markerID || !isNote(t) {
-		j.add(WrongFunding, transferName(t),
-			"a marker of %s; the one marker has the id 15 and moves none from issuance to refusals", movedBy(t))
-		return
-	}
-
-	j.books.marked = true
-	if is := populationIn(t.UserData128, t.UserData64); is != j.books.population {
-		j.add(WrongFunding, transferName(t), "the marker says %v, but the issuance account says %v", is,
-			j.books.population)
-	}
-}
-
-// judgeFundings compares the fundings and the openings in the ledger with those of the population.
+// judgeFundings finds what bootstrap has not written. Each that is there was compared with the population.
 func (j *Judge) judgeFundings() {
 	b := &j.books
-	if j.exists(issuance) && !b.marked {
+	if j.exists(spec.Issuance) && !b.marked {
 		j.add(WrongFunding, "marker", "it is not in the ledger: bootstrap has not finished")
 	}
-	wrong := func(id accountID, format string, arguments ...any) {
-		j.add(WrongFunding, transferName(tb.Transfer{ID: id.toTigerBeetle()}), "%s: %v",
-			fmt.Sprintf(format, arguments...), b.population)
-	}
-	// A forged population may be huge, so each loop ends at the first one that is missing.
-	for i := range b.population.fundings() {
-		credit, want := b.population.funding(i)
 
-		amount, found := b.funded[credit]
-		if delete(b.funded, credit); !found {
-			wrong(credit, "the funding of %s with %d centavos is missing", nameOf(credit), want)
-			clear(b.funded) // what is not compared is not blamed
-			break
-		}
-
-		if amount != want {
-			wrong(credit, "%s was funded with %d centavos, it must be %d", nameOf(credit), amount, want)
-		}
+	if want := b.population.Fundings(); b.fundings != want {
+		j.add(WrongFunding, "fundings", "there are %d of %d: %v", b.fundings, want, b.population)
 	}
 
-	for bank := range b.population.banks {
-		reserve, _ := b.population.funding(bank)
-		books, want := booksOf(reserve), b.population.opening(bank)
-
-		says, found := b.opened[books]
-		if delete(b.opened, books); !found {
-			if j.exists(register) { // else it is a ledger from before the register
-				wrong(books, "the opening of %s is missing", nameOf(books))
-			}
-			clear(b.opened)
-
-			break
-		}
-
-		if says != want {
-			wrong(books, "the opening of %s says %v centavos, it must say %v", nameOf(books), says, want)
-		}
+	if want := b.population.Banks; b.openings != want && j.exists(spec.Register) {
+		j.add(WrongFunding, "openings", "there are %d of %d: %v", b.openings, want, b.population)
 	}
-
-	for id := range b.funded {
-		wrong(id, "bootstrap did not fund %s", nameOf(id))
-	}
-
-	for id := range b.opened {
-		wrong(id, "bootstrap did not open %s", nameOf(id))
-	}
-}
-
-func (p population) String() string {
-	return fmt.Sprintf("%d banks with %d centavos each, %d customers with %d", p.banks, p.reserve,
-		p.customers, p.deposit)
 }

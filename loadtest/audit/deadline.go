@@ -1,13 +1,13 @@
 package audit
 
 import (
-	"cmp"
 	"math"
 	"slices"
-	"sort"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The deadline begins at the earliest of three times: the acceptance, the first sight in an
@@ -24,7 +24,7 @@ const tooLateReason = "LQ10"
 
 // judgeAge returns what is wrong with LQ10 as the reason of a verdict, or nothing.
 func (j *Judge) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong blame) {
-	if reasonText(verdict.UserData32) != tooLateReason || j.clockWasWrong(acceptedMs, verdict.Timestamp) {
+	if spec.ReasonText(verdict.UserData32) != tooLateReason || j.clockWasWrong(acceptedMs, verdict.Timestamp) {
 		return
 	}
 
@@ -78,27 +78,23 @@ const (
 	onTimeMin = 10
 	// lateAfter is by how much later than its deadline a payment ended late.
 	lateAfter = 2 * time.Second
-	// standingAfter is how long an engine must have gone on beside a payment past its deadline. On a
-	// machine that is far too slow, decisions queue for the ledger for some seconds.
-	standingAfter = 8 * time.Second
 )
 
-// judgeDeadlines reports payments that were rejected before their deadline, and held after it.
+// judgeDeadlines reports payments that were rejected before their deadline, and if all were held after it.
 func (j *Judge) judgeDeadlines() {
-	var late []*payment
 	waited, onTime := 0, 0
 
 	for _, e := range j.all {
-		if e.decidedAt == 0 || e.again || j.clockWasWrong(e.acceptedMs, e.decidedAt) {
+		if e.decidedAt == 0 || e.again || j.clockWasWrong(e.AcceptedMs, e.decidedAt) {
 			continue
 		}
 
-		latest := due(e.acceptedMs, j.config.Deadline)
+		latest := due(e.AcceptedMs, j.config.Deadline)
 		if e.verdict == silent {
-			if earliest := due(min(e.acceptedMs, e.sentMs),
-				j.shortest(min(e.acceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(
+			if earliest := due(min(e.AcceptedMs, e.sentMs),
+				j.shortest(min(e.AcceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(
 				clockSkewMax) {
-				j.add(WrongDeadline, e.id.String(), "rejected with %s %v before its deadline", reasonText(silent),
+				j.add(WrongDeadline, e.ID.String(), "rejected with %s %v before its deadline", spec.ReasonText(silent),
 					time.Duration(earliest-int64(e.decidedAt)))
 			}
 		}
@@ -114,10 +110,6 @@ func (j *Judge) judgeDeadlines() {
 				onTime++
 			}
 		}
-
-		if from := max(latest, int64(e.heldAt)); int64(e.decidedAt) > from+2*int64(standingAfter) {
-			late = append(late, e)
-		}
 	}
 
 	j.summary.Waited, j.summary.WaitedOnTime = waited, onTime
@@ -125,44 +117,5 @@ func (j *Judge) judgeDeadlines() {
 		j.add(WrongDeadline, "all payments",
 			"%d waited for their deadline (%v), and every one ended more than %v after it", waited,
 			j.config.Deadline, lateAfter)
-	}
-	j.judgeStanding(late)
-}
-
-// judgeStanding reports payments that were held past their deadline while their engine decided
-// others, behind them in the same partition: an engine looks at all deadlines it knows, and
-// one that takes over reads the older record first.
-func (j *Judge) judgeStanding(late []*payment) {
-	if len(late) == 0 {
-		return
-	}
-	byPartition := map[int32][]*payment{}
-
-	for _, e := range j.all {
-		if e.decidedAt != 0 {
-			byPartition[e.first.partition] = append(byPartition[e.first.partition], e)
-		}
-	}
-
-	for _, all := range byPartition {
-		slices.SortFunc(all, func(x, y *payment) int { return cmp.Compare(x.decidedAt, y.decidedAt) })
-	}
-
-	for _, e := range late {
-		all := byPartition[e.first.partition]
-
-		from := uint64(max(due(e.acceptedMs, j.config.Deadline), int64(e.heldAt)) + int64(standingAfter))
-		for i := sort.Search(len(all), func(i int) bool {
-			return all[i].decidedAt >= from
-		}); i < len(all) && all[i].decidedAt+uint64(standingAfter) < e.decidedAt; i++ {
-			if all[i].first.offset > e.first.offset {
-				j.add(WrongDeadline, e.id.String(),
-					"%v was decided %v after its deadline, although %s, behind it, was decided %v before that",
-					e.first, time.Duration(int64(e.decidedAt)-due(e.acceptedMs, j.config.Deadline)), all[i].id,
-					time.Duration(e.decidedAt-all[i].decidedAt))
-
-				break
-			}
-		}
 	}
 }

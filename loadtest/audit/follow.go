@@ -6,6 +6,10 @@ import (
 	"slices"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // This file makes a judge follow payments while they happen, in bounded memory.
@@ -59,8 +63,8 @@ type doubt struct {
 }
 
 type lookUp struct {
-	ids    []number128
-	answer func(map[number128]tb.Transfer)
+	ids    []spec.Number
+	answer func(map[spec.Number]tb.Transfer)
 }
 
 const (
@@ -73,7 +77,7 @@ const (
 // Follow returns a judge that judges what the ledger does after a time of the ledger. found is called with
 // each finding. Between History and Begin comes the register of before.
 func Follow(issuance *tb.Account, since uint64, found func(Finding)) *Judge {
-	j := newJudge(Config{}, 0)
+	j := newJudge(Config{})
 	j.whole = false
 	j.books.expected = nil // balances are judged by their laws only
 
@@ -87,7 +91,7 @@ func Follow(issuance *tb.Account, since uint64, found func(Finding)) *Judge {
 
 // History takes a transfer of the register from before the beginning: it is known, and not judged.
 func (j *Judge) History(t tb.Transfer) {
-	if t.Ledger == booksLedger {
+	if t.Ledger == spec.BooksLedger {
 		j.takeAct(t)
 	}
 }
@@ -119,14 +123,14 @@ func (j *Judge) partition(number int32) *partition {
 	return j.partitions[number]
 }
 
-func (j *Judge) isCommitted(at coordinates) bool {
-	return at.offset < j.partition(at.partition).committed
+func (j *Judge) isCommitted(at source.Coordinates) bool {
+	return at.Offset < j.partition(at.Partition).committed
 }
 
 // From says that records of a partition below an offset may have ended before the beginning.
 func (j *Judge) From(partition int32, offset int64) { j.partition(partition).from = offset }
 
-func (j *Judge) payment(key number128) *payment {
+func (j *Judge) payment(key spec.Number) *payment {
 	p := j.payments[key]
 	if p == nil {
 		p = &payment{key: key}
@@ -142,8 +146,8 @@ func (j *Judge) payment(key number128) *payment {
 
 // await keeps a record until the engines have committed it.
 func (j *Judge) await(s sent) {
-	in := j.partition(s.at.partition)
-	s.before = s.at.offset < in.from
+	in := j.partition(s.at.Partition)
+	s.before = s.at.Offset < in.from
 
 	in.records = append(in.records, s)
 	if s.payment != nil {
@@ -154,7 +158,7 @@ func (j *Judge) await(s sent) {
 
 // addClaim keeps another order under the id.
 func (p *payment) addClaim(c claim, all bool) {
-	same := func(other claim) bool { return other.letter == c.letter && other.same(&c.order) }
+	same := func(other claim) bool { return other.letter == c.letter && other.Same(&c.Order) }
 	if !all && slices.ContainsFunc(p.others, same) {
 		return
 	}
@@ -167,36 +171,36 @@ func (p *payment) addClaim(c claim, all bool) {
 
 // lose takes note that an order has a dead letter: it is not the payment.
 func (p *payment) lose(s *sent, reason string) {
-	c := claim{order: *s.order, at: s.at, letter: reason}
-	if p.copies > 0 && p.same(s.order) {
+	c := claim{Order: *s.order, at: s.at, letter: reason}
+	if p.copies > 0 && p.Same(s.order) {
 		p.copies--
 		if p.copies == 0 {
-			p.prefer(func(*order) bool { return true })
+			p.prefer(func(*spec.Order) bool { return true })
 		}
-	} else if i := slices.IndexFunc(p.others, func(o claim) bool { return o.letter == "" && o.same(s.order) }); i >= 0 {
+	} else if i := slices.IndexFunc(p.others, func(o claim) bool { return o.letter == "" && o.Same(s.order) }); i >= 0 {
 		p.others = slices.Delete(p.others, i, i+1)
 	}
 	p.addClaim(c, false)
 }
 
 // prefer makes the first order without a dead letter that fits the payment, unless the present one is and fits.
-func (p *payment) prefer(fits func(*order) bool) {
-	if p.copies > 0 && fits(&p.order) {
+func (p *payment) prefer(fits func(*spec.Order) bool) {
+	if p.copies > 0 && fits(&p.Order) {
 		return
 	}
 
 	for i := range p.others {
 		c := &p.others[i]
-		if c.letter != "" || !fits(&c.order) {
+		if c.letter != "" || !fits(&c.Order) {
 			continue
 		}
 
-		before := claim{order: p.order, at: p.first}
-		if p.held != 0 && p.back == nil {
+		before := claim{Order: p.Order, at: p.first}
+		if p.held != 0 && p.Back == nil {
 			p.foreign = p.held
 		}
 
-		p.order, p.first = c.order, c.at
+		p.Order, p.first = c.Order, c.at
 		if p.copies > 0 {
 			*c = before
 		} else {
@@ -261,7 +265,7 @@ func (j *Judge) commit(partition int32, committed int64) {
 	in := j.partition(partition)
 
 	n := 0
-	for ; n < len(in.records) && in.records[n].at.offset < committed; n++ {
+	for ; n < len(in.records) && in.records[n].at.Offset < committed; n++ {
 		s := in.records[n]
 
 		p, letter := s.payment, j.letters[s.at]
@@ -271,7 +275,7 @@ func (j *Judge) commit(partition int32, committed int64) {
 			j.add(NoDeadLetter, s.at.String(),
 				"%v, and the engines have finished it, but it has no dead letter", s.flaws)
 		case p != nil && p.reportCount == 0:
-			j.add(NoOutcome, p.id.String(),
+			j.add(NoOutcome, p.ID.String(),
 				"the engines have finished %v, and there is neither a report nor a dead letter of it", s.at)
 		}
 
@@ -283,8 +287,8 @@ func (j *Judge) commit(partition int32, committed int64) {
 	}
 
 	if in.committed = max(in.committed, committed); len(j.letters) > 0 {
-		maps.DeleteFunc(j.letters, func(at coordinates, _ *letter) bool {
-			return at.partition == partition && at.offset < committed
+		maps.DeleteFunc(j.letters, func(at source.Coordinates, _ *letter) bool {
+			return at.Partition == partition && at.Offset < committed
 		})
 	}
 
@@ -359,26 +363,26 @@ func (j *Judge) choose(p *payment) {
 		return
 	}
 
-	if p.held == 0 && slices.ContainsFunc(p.fresh, holds) { // orders may agree in some legs
-		p.prefer(func(o *order) bool {
-			return !slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool { return holds(t) && !o.asks(t) })
+	if p.held == 0 && slices.ContainsFunc(p.fresh, spec.Holds) { // orders may agree in some legs
+		p.prefer(func(o *spec.Order) bool {
+			return !slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool { return spec.Holds(t) && !o.Asks(t) })
 		})
 	}
 
 	for _, t := range p.fresh {
-		if t.Code == codeReceipt || t.Code == codeReturn {
-			p.prefer(func(o *order) bool { return o.refused(t) })
+		if t.Code == spec.CodeReceipt || t.Code == spec.CodeReturn {
+			p.prefer(func(o *spec.Order) bool { return o.Refused(t) })
 		}
 	}
 }
 
 // decides reports whether a transfer is the verdict of a payment or return.
 func (p *payment) decides(t tb.Transfer) bool {
-	if p.id[0] == 'D' {
-		return t.Code == codeReturn
+	if p.ID[0] == 'D' {
+		return t.Code == spec.CodeReturn
 	}
 
-	return t.Code == codeReceipt || t.Code == 1 && !begins(t)
+	return t.Code == spec.CodeReceipt || t.Code == 1 && !spec.Begins(t)
 }
 
 // lacks reports whether the ledger must be asked for what was before the beginning, or is forgotten.
@@ -391,13 +395,13 @@ func (p *payment) lacks() bool {
 	}
 
 	return p.held == 0 && slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool {
-		return isLeg(t) && !begins(t)
-	}) && !slices.ContainsFunc(p.fresh, holds)
+		return spec.IsLeg(t) && !spec.Begins(t)
+	}) && !slices.ContainsFunc(p.fresh, spec.Holds)
 }
 
 // roleBit tells the transfers of a payment from each other.
 func (p *payment) roleBit(t tb.Transfer) uint32 {
-	key, role := split(fromTigerBeetle(t.ID))
+	key, role := spec.Split(spec.NumberOf(t.ID))
 	if key != p.key {
 		role += 16
 	}
@@ -406,17 +410,17 @@ func (p *payment) roleBit(t tb.Transfer) uint32 {
 }
 
 // ownIDs returns the ids of all transfers of a payment but leg 4, or of a return's slot and verdict.
-func (p *payment) ownIDs() (ids []number128) {
+func (p *payment) ownIDs() (ids []spec.Number) {
 	legs := p.key
-	if p.id[0] == 'D' {
-		ids = append(ids, p.key.role(resolutionRole))
-		if legs = p.slot; legs == (number128{}) {
+	if p.ID[0] == 'D' {
+		ids = append(ids, p.key.Role(spec.ResolutionRole))
+		if legs = p.slot; legs == (spec.Number{}) {
 			return ids
 		}
 	}
 
 	for leg := range 3 {
-		ids = append(ids, legs.role(leg), legs.role(resolutionRole+leg))
+		ids = append(ids, legs.Role(leg), legs.Role(spec.ResolutionRole+leg))
 	}
 
 	return ids
@@ -425,18 +429,18 @@ func (p *payment) ownIDs() (ids []number128) {
 // recall asks the ledger for the transfers of a payment.
 func (j *Judge) recall(p *payment) {
 	for _, t := range p.fresh {
-		if isLeg(t) && t.Code >= codeReturnLeg1 {
-			if p.slot, _ = split(fromTigerBeetle(t.ID)); !begins(t) {
-				p.slot, _ = split(fromTigerBeetle(t.PendingID))
+		if spec.IsLeg(t) && t.Code >= spec.CodeReturnLeg1 {
+			if p.slot, _ = spec.Split(spec.NumberOf(t.ID)); !spec.Begins(t) {
+				p.slot, _ = spec.Split(spec.NumberOf(t.PendingID))
 			}
 		}
 	}
 	p.lookedUp = true
 	p.waits++
-	j.lookUp(p.ownIDs(), func(found map[number128]tb.Transfer) {
+	j.lookUp(p.ownIDs(), func(found map[spec.Number]tb.Transfer) {
 		p.waits--
 		for _, t := range p.fresh {
-			delete(found, fromTigerBeetle(t.ID))
+			delete(found, spec.NumberOf(t.ID))
 		}
 
 		if !p.ordered() && slices.ContainsFunc(p.fresh, func(t tb.Transfer) bool {
@@ -445,7 +449,7 @@ func (j *Judge) recall(p *payment) {
 			j.judgeUnordered(p, found)
 			return
 		}
-		verdict, has := found[p.key.role(resolutionRole)] // a report may be read before its verdict
+		verdict, has := found[p.key.Role(spec.ResolutionRole)] // a report may be read before its verdict
 		p.recalled, p.repeated = p.decidedAt == 0, has && verdict.Timestamp <= j.position
 		j.adopt(p, found)
 
@@ -464,40 +468,38 @@ func (j *Judge) recall(p *payment) {
 }
 
 // adopt finds out by the ledger what a payment is about that was decided before, or is forgotten.
-func (j *Judge) adopt(p *payment, found map[number128]tb.Transfer) {
-	if p.ordered() && (p.decidedAt != 0 || !j.forgot(p, found)) || p.id[0] != 'E' {
+func (j *Judge) adopt(p *payment, found map[spec.Number]tb.Transfer) {
+	if p.ordered() && (p.decidedAt != 0 || !j.forgot(p, found)) || p.ID[0] != 'E' {
 		return
 	}
-	first, last, receipt := found[p.key.role(0)], found[p.key.role(2)], found[p.key.role(resolutionRole)]
-	amount, _ := centavos(first.Amount)
-	o := order{id: p.id, minutes: p.minutes,
-		content: content{fromTigerBeetle(first.DebitAccountID), fromTigerBeetle(last.CreditAccountID), amount}}
+	first, last, receipt := found[p.key.Role(0)], found[p.key.Role(2)], found[p.key.Role(spec.ResolutionRole)]
+	o := spec.Order{ID: p.ID, Minutes: p.Minutes, Content: spec.ContentOf(first, last)}
 
-	isReceipt := receipt.Code == codeReceipt
+	isReceipt := receipt.Code == spec.CodeReceipt
 	if isReceipt {
-		o.hash = receipt.UserData64
+		o.Hash = receipt.UserData64
 	}
 
 	switch {
-	case first.Code == 1 && last.Code == 3:
-	case isReceipt && p.said != nil && p.said.contentHash == o.hash:
-		o.content = p.said.content
+	case o.Content != (spec.Content{}):
+	case isReceipt && p.said != nil && p.said.contentHash == o.Hash:
+		o.Content = p.said.content
 	case !isReceipt:
 		return
 	}
 
 	if p.copies > 0 { // it came after a receipt, which phase 1 does not see
-		p.addClaim(claim{order: p.order, at: p.first, letter: conflictReason}, false)
+		p.addClaim(claim{Order: p.Order, at: p.first, letter: conflictReason}, false)
 	}
-	p.order, p.copies, p.adopted, p.foreign = o, 0, true, p.held
+	p.Order, p.copies, p.adopted, p.foreign = o, 0, true, p.held
 }
 
 // forgot reports whether the ledger's transfers, which were judged when they were read, are of an order that
 // is forgotten: those that came since under its id conflict with it.
-func (j *Judge) forgot(p *payment, found map[number128]tb.Transfer) bool {
+func (j *Judge) forgot(p *payment, found map[spec.Number]tb.Transfer) bool {
 	for _, t := range found {
-		explained := !holds(t) && t.Code != codeReceipt
-		p.each(func(o *order) { explained = explained || o.asks(t) || o.refused(t) })
+		explained := !spec.Holds(t) && t.Code != spec.CodeReceipt
+		p.each(func(o *spec.Order) { explained = explained || o.Asks(t) || o.Refused(t) })
 
 		if t.Timestamp <= j.position && !explained {
 			return true
@@ -509,76 +511,72 @@ func (j *Judge) forgot(p *payment, found map[number128]tb.Transfer) bool {
 
 // isUnexplained reports whether a transfer begins a payment or return without an order. One that lost against a
 // receipt may have held money, which nobody posts.
-func (j *Judge) isUnexplained(p *payment, t tb.Transfer, found map[number128]tb.Transfer) bool {
-	verdict, decided := found[p.key.role(resolutionRole)]
-	beside := decided && begins(verdict) && holds(t) && p.claim(func(o *order) bool { return o.asks(t) }) != nil
-	return begins(t) && t.Timestamp > j.since && !beside
+func (j *Judge) isUnexplained(p *payment, t tb.Transfer, found map[spec.Number]tb.Transfer) bool {
+	verdict, decided := found[p.key.Role(spec.ResolutionRole)]
+	beside := decided && spec.Begins(verdict) && spec.Holds(t) && p.claim(func(o *spec.Order) bool {
+		return o.Asks(t)
+	}) != nil
+
+	return spec.Begins(t) && t.Timestamp > j.since && !beside
 }
 
 // judgeUnordered judges what no order explains. The payment may have ended before it, and be forgotten.
-func (j *Judge) judgeUnordered(p *payment, found map[number128]tb.Transfer) {
+func (j *Judge) judgeUnordered(p *payment, found map[spec.Number]tb.Transfer) {
 	defer j.forget(p)
 
-	verdict, decided := found[p.key.role(resolutionRole)]
+	verdict, decided := found[p.key.Role(spec.ResolutionRole)]
 	for _, t := range p.fresh {
-		switch {
-		case !j.isUnexplained(p, t, found):
+		if !j.isUnexplained(p, t, found) {
 			continue
-		case decided && verdict.Timestamp < t.Timestamp:
-			j.add(WrongTransfer, p.name(), "%s, %s centavos: it comes after the verdict", whatIs(t), decimal(t.Amount))
-		case len(p.others) > 0:
-			j.add(WrongTransfer, p.name(), "%s, %s centavos: the order with its id has a dead letter %s", whatIs(t),
-				decimal(t.Amount), p.others[0].letter)
-		default:
-			j.add(UnexplainedMoney, p.name(), "%s, %s centavos: no record of %s is its order", whatIs(t),
-				decimal(t.Amount), paymentsTopic)
 		}
+
+		kind := UnexplainedMoney
+		if decided && verdict.Timestamp < t.Timestamp || len(p.others) > 0 {
+			kind = WrongTransfer
+		}
+		j.add(kind, p.name(), "%s: it comes after the verdict, or no record of %s without a dead letter is its order",
+			spec.MovedBy(t), source.Payments)
 
 		return
 	}
 
 	switch {
 	case p.reportCount == 0:
-	case !decided || p.id[0] == 'E':
+	case !decided || p.ID[0] == 'E':
 		j.add(ReportWithoutOrder, p.name(),
-			"report %s: no record of %s is its order, and the ledger knows nothing of it", p.said.record, paymentsTopic)
+			"report %s: no record of %s is its order, and the ledger knows nothing of it", p.said.record,
+			source.Payments)
 	case p.reported.reason != verdict.UserData32: // a return of before
 		j.add(LedgerDisagrees, p.name(), "reported as %s, the ledger's reason is %s", p.reported.outcome(),
-			reasonText(verdict.UserData32))
+			spec.ReasonText(verdict.UserData32))
 	}
 }
 
 // askOriginals asks the ledger for the originals of a return that has legs. What is known already is not asked for.
 func (j *Judge) askOriginals(p *payment) {
-	settles := func(t tb.Transfer) bool { return isLeg(t) || t.Code == codeReturn && t.UserData32 == 0 }
+	settles := func(t tb.Transfer) bool { return spec.IsLeg(t) || t.Code == spec.CodeReturn && t.UserData32 == 0 }
 	if !slices.ContainsFunc(p.fresh, settles) {
 		return
 	}
-	p.each(func(o *order) {
-		if o.back == nil || o.original != nil || j.recallOriginal(o) {
+	p.each(func(o *spec.Order) {
+		if o.Back == nil || o.Original != nil || j.recallOriginal(o) {
 			return
 		}
 		p.waits++
-		key, back := o.back.key(), o.back
-		j.lookUp([]number128{key.role(0), key.role(2), key.role(resolutionRole)},
-			func(found map[number128]tb.Transfer) {
+		key, back := o.Back.Key(), o.Back
+		j.lookUp([]spec.Number{key.Role(0), key.Role(2), key.Role(spec.ResolutionRole)},
+			func(found map[spec.Number]tb.Transfer) {
 				p.waits--
 				j.doubt(p)
-				first, last, verdict := found[key.role(0)], found[key.role(2)], found[key.role(resolutionRole)]
+				first, last, verdict := found[key.Role(0)], found[key.Role(2)], found[key.Role(spec.ResolutionRole)]
 
-				amount, ok := centavos(first.Amount)
-				if !ok || first.Code != 1 || last.Code != 3 {
-					first, last, amount = tb.Transfer{}, tb.Transfer{}, 0
-				}
-
-				of := paid{content: content{fromTigerBeetle(first.DebitAccountID),
-					fromTigerBeetle(last.CreditAccountID), amount}}
+				of := spec.Original{Content: spec.ContentOf(first, last), SettledAt: spec.Never}
 				if verdict.TransferFlags().PostPendingTransfer {
-					of.settledAt = verdict.Timestamp
+					of.SettledAt = func() uint64 { return verdict.Timestamp }
 				}
-				p.each(func(o *order) {
-					if o.back == back {
-						o.returns(of)
+				p.each(func(o *spec.Order) {
+					if o.Back == back {
+						o.Returns(of)
 					}
 				})
 			})
@@ -591,16 +589,16 @@ func (j *Judge) LookUps(idsMax int) (ids []tb.Uint128, answer func([]tb.Transfer
 	n := 0
 	for ; n < len(j.lookUps) && (n == 0 || len(ids)+len(j.lookUps[n].ids) <= idsMax); n++ {
 		for _, id := range j.lookUps[n].ids {
-			ids = append(ids, id.toTigerBeetle())
+			ids = append(ids, id.TigerBeetle())
 		}
 	}
 	asked := j.lookUps[:n:n]
 	j.lookUps = j.lookUps[n:]
 
 	return ids, func(transfers []tb.Transfer) {
-		byID := make(map[number128]tb.Transfer, len(transfers))
+		byID := make(map[spec.Number]tb.Transfer, len(transfers))
 		for _, t := range transfers {
-			byID[fromTigerBeetle(t.ID)] = t
+			byID[spec.NumberOf(t.ID)] = t
 		}
 
 		for _, q := range asked {
@@ -609,6 +607,6 @@ func (j *Judge) LookUps(idsMax int) (ids []tb.Uint128, answer func([]tb.Transfer
 	}
 }
 
-func (j *Judge) lookUp(ids []number128, answer func(map[number128]tb.Transfer)) {
+func (j *Judge) lookUp(ids []spec.Number, answer func(map[spec.Number]tb.Transfer)) {
 	j.lookUps = append(j.lookUps, lookUp{ids, answer})
 }

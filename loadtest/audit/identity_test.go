@@ -11,6 +11,8 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The audit derives ids with code of its own. Only here the two derivations meet: where they
@@ -20,7 +22,7 @@ func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 	ispb := func() string {
 		text := make([]byte, 8)
 		for i := range text {
-			text[i] = base36[random.IntN(36)]
+			text[i] = spec.Base36[random.IntN(36)]
 		}
 
 		return string(text)
@@ -39,48 +41,49 @@ func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 		at := pix.Epoch.Add(time.Duration(random.Int64N(100*365*24*60)) * time.Minute)
 		theirs := pix.NewEndToEndID(payer.ISPB, at, random)
 
-		ours, minutes, err := parseAnyID(theirs.String())
+		ours, minutes, err := spec.ParseID(theirs.String())
 		if err != nil {
 			t.Fatalf("%s: %v", theirs, err)
 		}
-		key := paymentKey(ours, minutes)
+		key := spec.PaymentKey(ours, minutes)
 
 		ids := ledger.IDsOf(theirs)
 		for leg := 1; leg <= 3; leg++ {
-			if fromTigerBeetle(ids.Pending(leg)) != key.role(leg-1) ||
-				fromTigerBeetle(ids.Resolution(leg)) != key.role(resolutionRole+leg-1) {
+			if spec.NumberOf(ids.Pending(leg)) != key.Role(leg-1) ||
+				spec.NumberOf(ids.Resolution(leg)) != key.Role(spec.ResolutionRole+leg-1) {
 				t.Fatalf("%s: the ids of leg %d differ", theirs, leg)
 			}
 		}
 		order := pix.Content{Payer: payer, Payee: payee, AmountCentavos: random.Uint64()}
-		names, ispb := userData(ours, minutes)
+		names, ispb := spec.UserData(ours, minutes)
 
 		hold := ledger.AppendReserve(nil, theirs, order, 60)[0]
-		if fromTigerBeetle(hold.UserData128) != names || hold.UserData64 != ispb {
+		if spec.NumberOf(hold.UserData128) != names || hold.UserData64 != ispb {
 			t.Fatalf("%s: the user data differ", theirs)
 		}
 
-		customer, err := customerAccount(string(payer.ISPB), payer.Branch, payer.Number)
-		if err != nil || customer != fromTigerBeetle(ledger.CustomerAccount(payer)) {
+		customer, err := spec.CustomerAccount(string(payer.ISPB), payer.Branch, payer.Number)
+		if err != nil || customer != spec.NumberOf(ledger.CustomerAccount(payer)) {
 			t.Fatalf("%v: the account ids differ: %v", payer, err)
 		}
 
-		if nameOf(customer) != payer.String() {
-			t.Fatalf("%v is called %s", payer, nameOf(customer))
+		if spec.AccountName(customer) != payer.String() {
+			t.Fatalf("%v is called %s", payer, spec.AccountName(customer))
 		}
 
-		if reserveOf(customer) != fromTigerBeetle(ledger.ReserveAccount(payer.ISPB)) ||
-			transitOf(customer) != fromTigerBeetle(ledger.TransitAccount(payer.ISPB)) {
+		if spec.ReserveOf(customer) != spec.NumberOf(ledger.ReserveAccount(payer.ISPB)) ||
+			spec.TransitOf(customer) != spec.NumberOf(ledger.TransitAccount(payer.ISPB)) {
 			t.Fatalf("%v: the bank's account ids differ", payer)
 		}
 
 		if message := orderMessage(theirs.String(), payer, payee, order.AmountCentavos,
-			at); contentHash(message) != order.Hash() {
+			at); spec.ContentHash(message) != order.Hash() {
 			t.Fatalf("%v: the content hashes differ", order)
 		}
 	}
 
-	if issuance != fromTigerBeetle(ledger.IssuanceAccount) || refusals != fromTigerBeetle(ledger.RefusalsAccount) {
+	if spec.Issuance != spec.NumberOf(ledger.IssuanceAccount) ||
+		spec.Refusals != spec.NumberOf(ledger.RefusalsAccount) {
 		t.Fatal("the central bank's account ids differ")
 	}
 }
@@ -92,7 +95,7 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 	payee := pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}
 
 	good := orderMessage(pix.NewEndToEndID(payer.ISPB, at, random).String(), payer, payee, 5, at)
-	if _, err := readOrder(encode(t, good), at); err != nil {
+	if _, err := spec.ReadOrder(encode(t, good), at); err != nil {
 		t.Fatalf("a good order is refused: %v", err)
 	}
 	valid := encode(t, good)
@@ -107,7 +110,7 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 		} {
 			value := encode(t, message)
 
-			_, ours := readOrder(value, at)
+			_, ours := spec.ReadOrder(value, at)
 			if (ours == nil) != (centavos <= pix.AmountCentavosMax) {
 				t.Errorf("%d centavos in %v: the audit says %v", centavos, message, ours)
 			}
@@ -122,7 +125,7 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 		for range 1 + random.IntN(3) {
 			value[random.IntN(len(value))] = byte(random.Uint32())
 		}
-		_, ours := readOrder(value, at)
+		_, ours := spec.ReadOrder(value, at)
 
 		theirs := judgedByPlatform(value, at)
 		if (ours == nil) != (theirs == nil) {
@@ -130,9 +133,10 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 		}
 
 		if invalid, ok := errors.AsType[*pix.Invalid](theirs); ok &&
-			!ours.told(invalid.Reason.String(), invalid.Error()) {
-			t.Fatalf("mutation %d, %x: the platform's dead letter says %s, %q; to the audit it must say %s: %+v", i,
-				value, invalid.Reason, invalid, ours.codes(), ours)
+			!ours.Told(invalid.Reason.String(), invalid.Error()) {
+			t.Fatalf("mutation %d, %x: the platform's dead letter says %s, %q; to the audit %+v", i, value,
+				invalid.Reason,
+				invalid, ours)
 		}
 	}
 }

@@ -7,10 +7,8 @@ package audit
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"hash/maphash"
-	"io/fs"
 	"math"
 	"slices"
 	"time"
@@ -19,32 +17,11 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
-
-// Record is one record of a topic.
-type Record struct {
-	Partition int32
-	Offset    int64
-	Time      time.Time
-	Key       []byte
-	Value     []byte
-	Seal      []byte // the record's header "seal": of responses
-	Trial     bool   // it has the header "conform": of requests that loadtest conform wrote
-	Writer    int64  // the id that the broker gave to its producer: another one after each start
-}
-
-func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
-
-func (r Record) at() coordinates { return coordinates{r.Partition, r.Offset} }
-
-type coordinates struct {
-	partition int32
-	offset    int64
-}
-
-func (c coordinates) String() string {
-	return fmt.Sprintf("record %d/%d of %s", c.partition, c.offset, paymentsTopic)
-}
 
 // Judge judges payments, without I/O. It takes the records of topics and the transfers of the ledger.
 //
@@ -59,22 +36,20 @@ type Judge struct {
 	config    Config
 	whole     bool // all since record 0 is known, and the topics before the ledger
 	seed      maphash.Seed
-	payments  map[number128]*payment // by key
-	all       []*payment             // of a whole history, in the order of their first records
-	letters   map[coordinates]*letter
-	originals map[number128]*original
-	burnt     map[number128]struct{} // slots with a mark that says so
+	payments  map[spec.Number]*payment // by key
+	all       []*payment               // of a whole history, in the order of their first records
+	letters   map[source.Coordinates]*letter
+	originals map[spec.Number]*given
+	burnt     map[spec.Number]struct{} // slots with a mark that says so
 	books     books
 	acts      acts
 	answers   answers
 	asked     asked
 	repeats   repeats
 	shortages shortages
-	questions map[accountID]*openQuestions // by the receiving bank's transit account
-	elsewhere map[number128][]int32        // more partitions with records of an id
-	committed map[int32]int64
+	elsewhere map[spec.Number][]int32 // more partitions with records of an id
 
-	allowances  map[accountID]*allowance
+	allowances  map[spec.AccountID]*allowance
 	rebuild     rebuild
 	holdTimeout uint32 // of the last leg 1, in seconds: leg 4 is in its chain
 	summary     Summary
@@ -105,29 +80,23 @@ type Config struct {
 	// LateRequests are times in which an engine was frozen or cut off from the ledger: what it had sent
 	// came later, decided by the register of before.
 	LateRequests []Interval
-	// Archive is an archive of the ledger; nil: none is judged.
-	Archive fs.FS
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
 	// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one
 	// can, and whether what is there was aborted. Banks write responses: without it, one such batch leaves
 	// all of them unchecked.
-	Behind behind
+	Behind source.Behind
 	// Log is called with what the audit does.
 	Log func(format string, arguments ...any)
 }
 
 const holdMaxDefault = time.Minute
 
-type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64,
-	aborted bool, err error)
-
 // Interval is a time by the ledger's clock.
 type Interval struct{ From, To time.Time }
 
-// newJudge returns the judge of a whole history, with room for this many payments: maps that grow take
-// twice the memory.
-func newJudge(config Config, payments int) *Judge {
+// newJudge returns the judge of a whole history.
+func newJudge(config Config) *Judge {
 	config.Deadline = cmp.Or(config.Deadline, 40*time.Second)
 	config.DeadlineMin = cmp.Or(config.DeadlineMin, config.Deadline)
 	config.HoldMax = cmp.Or(config.HoldMax, holdMaxDefault)
@@ -137,41 +106,37 @@ func newJudge(config Config, payments int) *Judge {
 		config:     config,
 		whole:      true,
 		seed:       maphash.MakeSeed(),
-		payments:   make(map[number128]*payment, payments),
-		all:        make([]*payment, 0, payments),
-		letters:    map[coordinates]*letter{},
-		originals:  map[number128]*original{},
-		burnt:      map[number128]struct{}{},
+		payments:   map[spec.Number]*payment{},
+		letters:    map[source.Coordinates]*letter{},
+		originals:  map[spec.Number]*given{},
+		burnt:      map[spec.Number]struct{}{},
 		books:      newBooks(),
 		acts:       newActs(),
 		repeats:    repeats{},
-		questions:  map[accountID]*openQuestions{},
-		elsewhere:  map[number128][]int32{},
-		committed:  map[int32]int64{},
-		allowances: map[accountID]*allowance{},
+		elsewhere:  map[spec.Number][]int32{},
+		allowances: map[spec.AccountID]*allowance{},
 		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{},
 			ReturnsRejected: map[string]int{},
-			ReasonsChecked:  map[string]int{}, ReasonsUnchecked: map[string]int{}},
+			ReasonsChecked:  map[string]int{}, NotChecked: map[string]int{}},
 	}
 }
 
 // Order takes a record of pix.payments.
-func (j *Judge) Order(r Record) {
+func (j *Judge) Order(r source.Record) {
 	j.summary.Orders++
-	o, invalid := readOrder(r.Value, r.Time)
-	sent := sent{at: r.at(), order: &o, flaws: invalid, size: uint64(len(r.Value)), sentMs: r.Time.UnixMilli()}
-	sent.payloadHash = maphash.Bytes(j.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)])
-	sent.keyHash = maphash.Bytes(j.seed, r.Key[:min(len(r.Key), deadLetterKeyMax)])
+	o, invalid := spec.ReadOrder(r.Value, r.Time)
+	sent := sent{copied: j.copied(uint64(len(r.Value)), r.Value, r.Key), at: r.At(), order: &o, flaws: invalid,
+		sentMs: r.Time.UnixMilli()}
 
 	letter := j.letters[sent.at]
 	if letter != nil {
 		letter.met = true
-		j.judgeLetter(&sent, &o, letter)
+		j.judgeLetter(&sent, letter)
 	}
 
 	if invalid == nil && (letter == nil || letter.ofOrder()) {
-		sent.payment = j.payment(paymentKey(o.id, o.minutes))
-		j.addOrder(sent.payment, claim{order: o, at: sent.at}, letter, sent.sentMs)
+		sent.payment = j.payment(spec.PaymentKey(o.ID, o.Minutes))
+		j.addOrder(sent.payment, claim{Order: o, at: sent.at}, letter, sent.sentMs)
 	}
 
 	if !j.whole {
@@ -183,30 +148,30 @@ func (j *Judge) Order(r Record) {
 
 // addOrder takes an order under the key of a payment.
 func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
-	if p.id == (endToEndID{}) {
-		p.id, p.minutes = c.id, c.minutes // for its name
+	if p.ID == (spec.ID{}) {
+		p.ID, p.Minutes = c.ID, c.Minutes // for its name
 	}
 
 	switch {
 	case letter != nil:
 		c.letter = letter.reason
 		p.addClaim(c, j.whole)
-	case p.adopted && !p.same(&c.order): // the ledger has said which is the payment
+	case p.adopted && !p.Same(&c.Order): // the ledger has said which is the payment
 		p.addClaim(c, false)
 	case p.copies == 0:
-		p.order, p.adopted = c.order, false
+		p.Order, p.adopted = c.Order, false
 		p.first, p.copies, p.sentMs = c.at, 1, sentMs
-	case p.id != c.id:
-		j.add(IDsCollide, c.id.String(), "its transfers have the ids of %s", p.id)
-	case p.same(&c.order):
+	case p.ID != c.ID:
+		j.add(IDsCollide, c.ID.String(), "its transfers have the ids of %s", p.ID)
+	case p.Same(&c.Order):
 		// Equal copies may have different acceptance times. The earliest is the most lenient.
-		p.acceptedMs = min(p.acceptedMs, c.acceptedMs)
+		p.AcceptedMs = min(p.AcceptedMs, c.AcceptedMs)
 		p.copies++
 		p.sentMs = min(p.sentMs, sentMs)
-		j.inPartition(p, c.at.partition)
+		j.inPartition(p, c.at.Partition)
 		j.summary.RepeatedOrders++
 	case j.whole:
-		j.add(TwoContents, p.id.String(),
+		j.add(TwoContents, p.ID.String(),
 			"%v has another content than an earlier record, and neither has a dead letter", c.at)
 	default: // the ledger, or a dead letter that is not read yet, says which is the payment
 		p.addClaim(c, false)
@@ -215,19 +180,19 @@ func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
 
 // inPartition notes that a record with an id is in a partition, so messages about it may be there, too.
 func (j *Judge) inPartition(p *payment, partition int32) {
-	if p.first.partition != partition && !slices.Contains(j.elsewhere[p.key], partition) {
+	if p.first.Partition != partition && !slices.Contains(j.elsewhere[p.key], partition) {
 		j.elsewhere[p.key] = append(j.elsewhere[p.key], partition)
 	}
 }
 
 // place returns what is wrong with the key and the partition of a message about an order, or nil. The key is the
 // payment's id, also of what is about a return.
-func (j *Judge) place(p *payment, r Record, wanted string) error {
+func (j *Judge) place(p *payment, r source.Record, wanted string) error {
 	switch {
 	case string(r.Key) != wanted:
 		return fmt.Errorf("its key is %.64q, it must be %s", r.Key, wanted)
-	case j.whole && r.Partition != p.first.partition && !slices.Contains(j.elsewhere[p.key], r.Partition):
-		return fmt.Errorf("it is in partition %d, its order in partition %d", r.Partition, p.first.partition)
+	case j.whole && r.Partition != p.first.Partition && !slices.Contains(j.elsewhere[p.key], r.Partition):
+		return fmt.Errorf("it is in partition %d, its order in partition %d", r.Partition, p.first.Partition)
 	}
 
 	return nil
@@ -250,19 +215,19 @@ func (j *Judge) EndOfOrders() {
 	})
 	for _, p := range j.all {
 		p.others = slices.DeleteFunc(p.others, func(c claim) bool { return j.endClaim(p, &c) })
-		p.each(func(o *order) {
-			if o.back != nil {
-				j.original(o.back.key())
+		p.each(func(o *spec.Order) {
+			if o.Back != nil {
+				j.given(o.Back.Key())
 				j.recallOriginal(o)
 			}
 		})
 
-		if p.back == nil {
+		if p.Back == nil {
 			j.summary.Payments++
 			continue
 		}
 		j.summary.Returns++
-		o := j.original(p.back.key())
+		o := j.given(p.Back.Key())
 		o.returns = append(o.returns, p)
 	}
 
@@ -275,13 +240,13 @@ func (j *Judge) EndOfOrders() {
 
 // endClaim judges an order with a dead letter, and reports whether it is not another one than the payment.
 func (j *Judge) endClaim(p *payment, c *claim) bool {
-	j.inPartition(p, c.at.partition)
+	j.inPartition(p, c.at.Partition)
 
 	switch {
-	case !p.same(&c.order):
+	case !p.Same(&c.Order):
 		return false
 	case c.letter == conflictReason:
-		j.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment",
+		j.add(WrongDeadLetter, p.ID.String(), "the dead letter of %v says %s, but its content is that of the payment",
 			c.at, c.letter)
 	default:
 		p.copies++ // at another delivery it may have had a report
@@ -289,36 +254,6 @@ func (j *Judge) endClaim(p *payment, c *claim) bool {
 
 	return true
 }
-
-// Codes of transfers. Legs 1 to 3 have the codes 1 to 3.
-const (
-	codeReceipt    = 7
-	codeFunding    = 9
-	codeMarker     = 10
-	codeReturnLeg1 = 11
-	codeOrigin     = 15
-	codeGivenUp    = 16
-	codeReturn     = 17
-	codeReturned   = 18
-	codeClockProbe = 19
-	codeBurnt      = 21
-	codeRenewal    = 22
-	codeRebuilt    = 23
-	codeConfirmed  = 24
-	codeArchived   = 25
-	codeTold       = 26
-)
-
-// resolutionRole is the role of leg 1's post or void, or of the receipt: the verdict.
-// returnMarkRole is the role of the mark of a payment that has returns, burntMarkRole that of
-// the mark of a burnt slot.
-const (
-	resolutionRole = 4
-	returnMarkRole = 8
-	burntMarkRole  = 9
-)
-
-var linkedFlag = tb.TransferFlags{Linked: true}.ToUint16()
 
 // Transfer takes a transfer of the ledger, in the ledger's order.
 func (j *Judge) Transfer(t tb.Transfer) {
@@ -330,7 +265,7 @@ func (j *Judge) Transfer(t tb.Transfer) {
 	j.takeImported(&t)
 	j.shortages.take(t)
 
-	if t.Ledger == allowanceLedger && !j.takeAllowance(t) {
+	if t.Ledger == spec.AllowanceLedger && !j.takeAllowance(t) {
 		return
 	}
 
@@ -340,81 +275,84 @@ func (j *Judge) Transfer(t tb.Transfer) {
 	}
 
 	switch t.Ledger {
-	case ledgerNumber:
-	case booksLedger:
+	case spec.LedgerNumber:
+	case spec.BooksLedger:
 		j.takeAct(t)
 		return
 	default:
-		j.add(UnexplainedMoney, transferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, ledgerNumber)
+		j.add(UnexplainedMoney, spec.TransferName(t), "it is in ledger %d, but all money is in %d", t.Ledger,
+			spec.LedgerNumber)
 		return
 	}
 
 	switch t.Code {
-	case codeReturned, codeBurnt:
+	case spec.CodeReturned, spec.CodeBurnt:
 		j.takeMark(t)
-	case codeFunding:
+	case spec.CodeFunding:
 		j.takeFunding(t)
-	case codeLiquidityIn, codeLiquidityOut, codeDeposit, codeWithdrawal:
+	case spec.CodeLiquidityIn, spec.CodeLiquidityOut, spec.CodeDeposit, spec.CodeWithdrawal:
 		j.takeActMoney(t)
-	case codeMarker:
+	case spec.CodeMarker:
 		j.takeMarker(t)
-	case codeOrigin, codeGivenUp:
+	case spec.CodeOrigin, spec.CodeGivenUp:
 		j.takeName(t)
-	case codeRenewal:
+	case spec.CodeRenewal:
 		j.takeRenewal(t)
-	case codeRebuilt, codeConfirmed:
+	case spec.CodeRebuilt, spec.CodeConfirmed:
 		j.takeRebuilt(t)
-	case codeTold:
+	case spec.CodeTold:
 		j.takeTold(t)
-	case codeArchived:
+	case spec.CodeArchived:
 		j.takeArchived(t)
-	case codeClockProbe:
+	case spec.CodeClockProbe:
 		if t.Amount != (tb.Uint128{}) {
-			j.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none",
-				t.Code, decimal(t.Amount))
+			j.add(UnexplainedMoney, spec.TransferName(t),
+				"a transfer with code %d moves %s centavos, it must move none",
+				t.Code, spec.Decimal(t.Amount))
 		}
 	default:
-		j.add(UnexplainedMoney, transferName(t), "no kind of transfer has code %d", t.Code)
+		j.add(UnexplainedMoney, spec.TransferName(t), "no kind of transfer has code %d", t.Code)
 	}
 }
 
 // paymentOf returns the key of the payment or return that a transfer is of.
-func (j *Judge) paymentOf(t tb.Transfer) (key number128, ofPayment bool) {
-	key, _ = split(fromTigerBeetle(t.ID))
+func (j *Judge) paymentOf(t tb.Transfer) (key spec.Number, ofPayment bool) {
+	key, _ = spec.Split(spec.NumberOf(t.ID))
 
 	flags := t.TransferFlags()
 	switch {
-	case t.Ledger == ledgerNumber && (t.Code == codeReceipt || t.Code == codeReturn):
+	case t.Ledger == spec.LedgerNumber && (t.Code == spec.CodeReceipt || t.Code == spec.CodeReturn):
 		return key, true
-	case t.Ledger == ledgerNumber && isLeg(t) && t.Code < codeReturnLeg1,
-		t.Ledger == allowanceLedger && t.Code == codeCapLeg:
+	case t.Ledger == spec.LedgerNumber && spec.IsLeg(t) && t.Code < spec.CodeReturnLeg1,
+		t.Ledger == spec.AllowanceLedger && t.Code == spec.CodeCapLeg:
 		if flags.PostPendingTransfer || flags.VoidPendingTransfer { // of its hold, whatever the own id is
-			key, _ = split(fromTigerBeetle(t.PendingID))
+			key, _ = spec.Split(spec.NumberOf(t.PendingID))
 		}
 
 		return key, true
-	case t.Ledger == ledgerNumber && isLeg(t):
-		if id, minutes, err := idIn('D', t); err == nil {
-			key = paymentKey(id, minutes)
+	case t.Ledger == spec.LedgerNumber && spec.IsLeg(t):
+		if id, minutes, err := spec.IDIn('D', t); err == nil {
+			key = spec.PaymentKey(id, minutes)
 		}
 
 		return key, true
 	}
 
-	return number128{}, false
+	return spec.Number{}, false
 }
 
-func (j *Judge) takeOfPayment(key number128, t tb.Transfer) {
+func (j *Judge) takeOfPayment(key spec.Number, t tb.Transfer) {
 	p := j.payments[key]
 	switch {
 	case !j.whole:
 		j.keep(j.payment(key), t)
-	case p == nil && t.Code == codeCapLeg:
-		j.add(WrongAllowance, transferName(t), "a leg 4 of a payment that is in no record of %s", paymentsTopic)
-	case p == nil || (p.back != nil) != (t.Code >= codeReturnLeg1):
-		j.add(UnexplainedMoney, transferName(t), "%s that is in no record of %s", whatIs(t), paymentsTopic)
+	case p == nil && t.Code == spec.CodeCapLeg:
+		j.add(WrongAllowance, spec.TransferName(t), "a leg 4 of a payment that is in no record of %s", source.Payments)
+	case p == nil || (p.Back != nil) != (t.Code >= spec.CodeReturnLeg1):
+		j.add(UnexplainedMoney, spec.TransferName(t), "%s: no record of %s is its order", spec.MovedBy(t),
+			source.Payments)
 	default:
-		p.old, p.again = p.old || j.rebuild.old(), p.again || j.rebuild.again() && t.Code != codeCapLeg
+		p.old, p.again = p.old || j.rebuild.old(), p.again || j.rebuild.again() && t.Code != spec.CodeCapLeg
 		j.take(p, t)
 	}
 }
@@ -427,7 +365,7 @@ func (j *Judge) Judge() Verdict {
 
 	for _, p := range j.all {
 		if o := j.originals[p.key]; o != nil {
-			j.judgeReturned(p.id.String(), p.id, p.content.centavos, o.returned)
+			j.judgeReturned(p.ID.String(), p.ID, p.Content.Centavos, o.returned)
 		}
 	}
 
@@ -442,7 +380,7 @@ func (j *Judge) Judge() Verdict {
 	j.judgeAllowances()
 	j.judgeAccounts()
 	j.summary.Accounts = len(j.books.accounts)
-	j.summary.IssuanceCentavos = j.books.issued
+	j.summary.IssuanceCentavos = spec.Money{}.Minus(j.books.balance(spec.Issuance))
 	count := total(j.counts)
 
 	return Verdict{Clean: count == 0, Summary: j.summary, FindingCount: count, ByKind: j.counts, Findings: j.listed()}
@@ -450,29 +388,8 @@ func (j *Judge) Judge() Verdict {
 
 // GroupLag takes the engine group's offset in a partition, and the partition's end.
 func (j *Judge) GroupLag(partition int32, committed, end int64) {
-	j.committed[partition] = committed
 	if committed != end {
-		j.add(Lag, fmt.Sprintf("partition %d of %s", partition, paymentsTopic), "the group %s has committed %d of %d",
-			engineGroup, committed, end)
+		j.add(Lag, fmt.Sprintf("partition %d of %s", partition, source.Payments), "the group %s has committed %d of %d",
+			source.EngineGroup, committed, end)
 	}
-}
-
-// progress says whether the engines have finished a record.
-func (j *Judge) progress(c coordinates) string {
-	if committed, known := j.committed[c.partition]; known && c.offset >= committed {
-		return fmt.Sprintf("the engines have not finished it: they are at offset %d", committed)
-	}
-
-	return "the engines have finished it"
-}
-
-// isNote reports whether a transfer only says something: it moves nothing from issuance to refusals.
-func isNote(t tb.Transfer) bool {
-	return t.Amount == (tb.Uint128{}) && t.Flags&^importedFlag == 0 && fromTigerBeetle(t.DebitAccountID) == issuance &&
-		fromTigerBeetle(t.CreditAccountID) == refusals
-}
-
-func transferName(t tb.Transfer) string {
-	id := fromTigerBeetle(t.ID)
-	return fmt.Sprintf("transfer %016x%016x", id.high, id.low)
 }

@@ -2,14 +2,16 @@ package audit
 
 import (
 	"cmp"
-	"fmt"
 	"hash/maphash"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 const (
@@ -21,17 +23,20 @@ const (
 	forgedAnswer = "forged answer"
 )
 
-// deadLetterKeyMax bounds the key of a dead letter, as the source's may be anything.
-const deadLetterKeyMax = 256
+// copied is what a dead letter repeats of its record.
+type copied struct{ size, payload, key uint64 }
+
+func (j *Judge) copied(size uint64, payload, key []byte) copied {
+	return copied{size, maphash.Bytes(j.seed, payload[:min(len(payload), deadLetterPayloadMax)]),
+		maphash.Bytes(j.seed, key[:min(len(key), deadLetterKeyMax)])}
+}
 
 // letter is what is kept of a dead letter.
 type letter struct {
-	reason      string
-	size        uint64
-	payloadHash uint64
-	keyHash     uint64
-	last        int64 // of a batch that cannot be read
-	met         bool  // its source record was read
+	copied
+	reason, text string
+	last         int64 // of a batch that cannot be read
+	met          bool  // its source record was read
 }
 
 // ofOrder reports whether it may be about a valid order beside the payment.
@@ -39,19 +44,17 @@ func (l *letter) ofOrder() bool { return l.reason == conflictReason || l.reason 
 
 // sent is a record of pix.payments.
 type sent struct {
-	at      coordinates
+	copied
+	at      source.Coordinates
 	payment *payment // nil if it is no order
-	order   *order
-	flaws   flaws
-	size    uint64
+	order   *spec.Order
+	flaws   spec.Flaws
 	sentMs  int64 // Unix time, by its writer's clock
 	before  bool  // it may have ended before the judge began to follow
-
-	payloadHash, keyHash uint64
 }
 
 // DeadLetter takes a record of pix.dead-letters.
-func (j *Judge) DeadLetter(r Record) {
+func (j *Judge) DeadLetter(r source.Record) {
 	var message pixv1.DeadLetter
 
 	wrong := j.blame(WrongDeadLetter, "dead letter "+r.String(), "")
@@ -65,35 +68,26 @@ func (j *Judge) DeadLetter(r Record) {
 	}
 
 	switch message.Topic {
-	case paymentsTopic:
-	case answersTopic: // not a record of pix.payments
+	case source.Payments:
+	case source.Answers: // not a record of pix.payments
 		j.summary.DeadLetters[forgedAnswer]++
-		j.judgeForged(&message, wrong)
+
+		if message.ReasonCode != spec.CodeMalformed {
+			wrong("it is about a response, and says %s: it must say %s", message.ReasonCode, spec.CodeMalformed)
+		}
+
 		return
 	default:
-		wrong("it is about topic %q, but only %s may have dead letters", message.Topic, paymentsTopic)
+		wrong("it is about topic %q, but only %s may have dead letters", message.Topic, source.Payments)
 		return
 	}
-	at := coordinates{message.Partition, message.Offset}
-	j.judgeText(at, &message)
+	at := source.Coordinates{Partition: message.Partition, Offset: message.Offset}
 
-	l := &letter{reason: message.ReasonCode, size: message.PayloadSizeBytes,
-		payloadHash: maphash.Bytes(j.seed, message.Payload), keyHash: maphash.Bytes(j.seed, r.Key),
-		last: message.LastOffset}
+	l := &letter{copied: j.copied(message.PayloadSizeBytes, message.Payload, r.Key), reason: message.ReasonCode,
+		text: message.Reason, last: message.LastOffset}
 	if before := j.letters[at]; before != nil {
 		j.judgeAgain(at, before, l)
 		return
-	}
-
-	switch message.ReasonCode {
-	case codeMalformed, codeBadID, codeBadAcceptance, conflictReason, idTakenReason, tooManyReason:
-	case unreadableReason:
-		if message.LastOffset < message.Offset {
-			j.add(WrongDeadLetter, at.String(), "it says %s and ends at offset %d", unreadableReason,
-				message.LastOffset)
-		}
-	default:
-		j.add(WrongDeadLetter, at.String(), "its reason %.64q is not a reason of dead letters", message.ReasonCode)
 	}
 
 	j.summary.DeadLetters[message.ReasonCode]++
@@ -104,10 +98,9 @@ func (j *Judge) DeadLetter(r Record) {
 }
 
 // judgeAgain compares two dead letters of one record.
-func (j *Judge) judgeAgain(at coordinates, before, again *letter) {
+func (j *Judge) judgeAgain(at source.Coordinates, before, again *letter) {
 	switch {
-	case before.size != again.size || before.payloadHash != again.payloadHash || before.last != again.last ||
-		before.keyHash != again.keyHash:
+	case before.copied != again.copied || before.last != again.last:
 		j.add(WrongDeadLetter, at.String(), "two dead letters of this record hold different payloads or keys")
 	case before.reason == tooManyReason:
 		before.reason = again.reason // how many waited at one delivery says nothing about the next
@@ -120,7 +113,7 @@ func (j *Judge) judgeAgain(at coordinates, before, again *letter) {
 // Unreadable takes note that nothing can be read at an offset of pix.payments. If a dead letter
 // says the same, it returns the offset to go on at.
 func (j *Judge) Unreadable(partition int32, offset int64) (next int64, known bool) {
-	letter := j.letters[coordinates{partition, offset}]
+	letter := j.letters[source.Coordinates{Partition: partition, Offset: offset}]
 	if letter == nil || letter.reason != unreadableReason {
 		return 0, false
 	}
@@ -129,90 +122,48 @@ func (j *Judge) Unreadable(partition int32, offset int64) (next int64, known boo
 	return letter.last + 1, letter.last >= offset
 }
 
-// judgeLetter compares a record with its dead letter.
-func (j *Judge) judgeLetter(s *sent, o *order, l *letter) {
-	at, valid := s.at.String(), s.flaws == nil
-	if l.reason == unreadableReason {
-		j.add(WrongDeadLetter, at, "its dead letter says %s, but it was read", unreadableReason)
-		return
-	}
-
-	if l.size != s.size || l.payloadHash != s.payloadHash {
-		j.add(WrongDeadLetter, at, "its dead letter holds another payload")
-	}
-
-	if l.keyHash != s.keyHash {
-		j.add(WrongDeadLetter, at, "its dead letter has another key")
-	}
+// judgeLetter compares a record with its dead letter. Its text must name the field and the value that are wrong.
+func (j *Judge) judgeLetter(s *sent, l *letter) {
+	at, id, valid := s.at.String(), s.order.ID.String(), s.flaws == nil
 
 	switch {
+	case l.reason == unreadableReason:
+		j.add(WrongDeadLetter, at, "its dead letter says %s, but it was read", unreadableReason)
+	case l.copied != s.copied:
+		j.add(WrongDeadLetter, at, "its dead letter holds another payload or key")
+	case !valid && !s.flaws.Told(l.reason, l.text):
+		j.add(WrongDeadLetter, at, "its dead letter says %s, %.200q, but %v", l.reason, l.text, s.flaws)
 	case valid && l.reason == idTakenReason:
 		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
-		j.add(IDsCollide, o.id.String(),
-			"%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", s.at, l.reason)
-	case valid && !l.ofOrder():
-		j.add(WrongDeadLetter, o.id.String(), "%v is a valid payment, but it has a dead letter %s", s.at, l.reason)
-	case !valid && (l.ofOrder() || l.reason == idTakenReason):
-		j.add(WrongDeadLetter, at, "its dead letter says %s, but it is not a payment at all: %v", l.reason, s.flaws)
-	case !valid && !s.flaws.has(l.reason):
-		j.add(WrongDeadLetter, at, "its dead letter says %s, it must say %s: %v", l.reason, s.flaws.codes(), s.flaws)
-	}
-}
-
-// judgeText checks the text of a dead letter: it must name the field and the value. The audit
-// finds them again in the payload. Of a payload that is cut it only wants a text.
-func (j *Judge) judgeText(at coordinates, letter *pixv1.DeadLetter) {
-	recordTime := time.Unix(1<<40, 0) // no acceptance is ahead of it
-	if letter.ReasonCode == codeBadAcceptance {
-		recordTime = time.Time{} // every acceptance is ahead of it
-	}
-
-	named := letter.Reason != ""
-	switch whole := letter.PayloadSizeBytes == uint64(len(letter.Payload)); letter.ReasonCode {
-	case codeMalformed, codeBadID, codeBadAcceptance:
-		_, invalid := readOrder(letter.Payload, recordTime)
-		// That the record has no such flaw is Order's to find.
-		named = named && (!whole || !invalid.has(letter.ReasonCode) || invalid.told(letter.ReasonCode, letter.Reason))
-	case conflictReason, idTakenReason, tooManyReason:
-		read, invalid := readOrder(letter.Payload, recordTime)
-		named = named && (!whole || invalid != nil || names(letter.Reason, "end_to_end_id", read.id.String()))
-	case unreadableReason:
-		named = names(letter.Reason, "batch", fmt.Sprint(letter.Offset)) &&
-			names(letter.Reason, "batch", fmt.Sprint(letter.LastOffset))
-	}
-
-	if !named {
-		j.add(WrongDeadLetter, at.String(), "its text does not name the field and the value that are wrong: %s, %.200q",
-			letter.ReasonCode, letter.Reason)
-	}
-}
-
-// judgeForged checks the dead letter of a response without its bank's seal.
-func (j *Judge) judgeForged(letter *pixv1.DeadLetter, wrong blame) {
-	var response pixv1.AuthorizationResponse
-
-	err := proto.Unmarshal(letter.Payload, &response)
-	if letter.ReasonCode != codeMalformed || err == nil && !names(letter.Reason, "seal", response.EndToEndId) {
-		wrong("it is about a response, and says %s: %.200q; it must say %s and name the response", letter.ReasonCode,
-			letter.Reason, codeMalformed)
+		j.add(IDsCollide, id, "%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids",
+			s.at,
+			l.reason)
+	case valid && (!l.ofOrder() || !spec.Names(l.text, "end_to_end_id", id)):
+		j.add(WrongDeadLetter, id, "%v is a valid payment, but it has a dead letter %s, %.200q", s.at, l.reason, l.text)
 	}
 }
 
 // letterOfWaiting gives a dead letter to the record that waits for it.
-func (j *Judge) letterOfWaiting(at coordinates, l *letter) {
-	waiting := j.partition(at.partition).records
+func (j *Judge) letterOfWaiting(at source.Coordinates, l *letter) {
+	waiting := j.partition(at.Partition).records
 
-	i, found := slices.BinarySearchFunc(waiting, at.offset, func(s sent, offset int64) int {
-		return cmp.Compare(s.at.offset, offset)
+	i, found := slices.BinarySearchFunc(waiting, at.Offset, func(s sent, offset int64) int {
+		return cmp.Compare(s.at.Offset, offset)
 	})
 	if !found {
 		return
 	}
 	s := &waiting[i]
 	l.met = true
-	j.judgeLetter(s, s.order, l)
+	j.judgeLetter(s, l)
 
 	if s.payment != nil && l.ofOrder() {
 		s.payment.lose(s, l.reason)
 	}
 }
+
+// deadLetterPayloadMax bounds the payload of a dead letter, deadLetterKeyMax its key: the source's may be anything.
+const (
+	deadLetterPayloadMax = 64 << 10
+	deadLetterKeyMax     = 256
+)

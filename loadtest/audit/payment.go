@@ -5,23 +5,27 @@ import (
 	"strconv"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // payment is what a judge keeps about a payment, or about a return. It is known by the key of its verdict.
 // Its order is the one that is the payment: others under the same id conflict with it.
 type payment struct {
-	key number128
-	order
+	key spec.Number
+	spec.Order
 	others    []claim
 	reported  outcome
 	verdict   uint32 // reason in the ledger; none if it settled
 	decidedAt uint64 // by the ledger's clock; 0: no verdict
 	heldAt    uint64
-	slot      number128 // of a return: the key of its legs
-	held      legs      // pending transfers seen
-	foreign   legs      // those for a conflicting order: of a payment they are in held, too
-	posted    legs
-	voided    legs
+	slot      spec.Number // of a return: the key of its legs
+	held      spec.Legs   // pending transfers seen
+	foreign   spec.Legs   // those for a conflicting order: of a payment they are in held, too
+	posted    spec.Legs
+	voided    spec.Legs
 	receipt   bool
 	asked     bool // its bank was asked about it
 	old       bool // of a ledger that was lost: leg 4 is only there if its window ran on
@@ -33,14 +37,14 @@ type payment struct {
 
 // claim is another order under the id of a payment.
 type claim struct {
-	order
-	at     coordinates
+	spec.Order
+	at     source.Coordinates
 	letter string // the reason of its dead letter; empty: it has none, or it is not read yet
 }
 
 // sending is what the records of pix.payments with one id and content have in common.
 type sending struct {
-	first  coordinates
+	first  source.Coordinates
 	copies int   // records, the first among them
 	sentMs int64 // Unix time of the earliest record, by its writer's clock
 	// reportCount is how many reports there are, report the first.
@@ -49,136 +53,31 @@ type sending struct {
 }
 
 // each calls visit with each order under the id.
-func (p *payment) each(visit func(*order)) {
-	visit(&p.order)
+func (p *payment) each(visit func(*spec.Order)) {
+	visit(&p.Order)
 
 	for i := range p.others {
-		visit(&p.others[i].order)
+		visit(&p.others[i].Order)
 	}
 }
 
 // claim returns the first conflicting order that fits, or nil.
-func (p *payment) claim(fits func(*order) bool) *order {
+func (p *payment) claim(fits func(*spec.Order) bool) *spec.Order {
 	for i := range p.others {
-		if fits(&p.others[i].order) {
-			return &p.others[i].order
+		if fits(&p.others[i].Order) {
+			return &p.others[i].Order
 		}
 	}
 
 	return nil
 }
 
-// same reports whether two orders ask for the same.
-func (o *order) same(other *order) bool {
-	if o.id != other.id || (o.back == nil) != (other.back == nil) {
-		return false
-	}
-
-	if o.back != nil {
-		return *o.back == *other.back
-	}
-
-	return o.content == other.content
-}
-
-// legs is a set of legs: bit n-1 is leg n.
-type legs uint8
-
-const firstLeg legs = 1
-
-func (l legs) String() string {
-	text := ""
-
-	for leg := range 4 {
-		if l&(1<<leg) != 0 {
-			text += fmt.Sprint(leg + 1)
-		}
-	}
-
-	if text == "" {
-		return "none"
-	}
-
-	return text
-}
-
-func (c content) sameBank() bool { return transitOf(c.payer) == transitOf(c.payee) }
-
-// legs returns the legs of what moves by a content. Inside one bank there is no leg 2.
-func (c content) legs() legs {
-	if c.sameBank() {
-		return 0b101
-	}
-
-	return 0b111
-}
-
-// leg returns the accounts of a leg.
-func (c content) leg(leg int) (debit, credit accountID) {
-	switch leg {
-	case 1:
-		return c.payer, transitOf(c.payer)
-	case 2:
-		return reserveOf(c.payer), reserveOf(c.payee)
-	}
-
-	return transitOf(c.payee), c.payee
-}
-
-// isLeg reports whether a transfer is a leg of a payment or return: 1 to 3.
-func isLeg(t tb.Transfer) bool {
-	return t.Code >= 1 && t.Code <= 3 || t.Code >= codeReturnLeg1 && t.Code <= codeReturnLeg1+2
-}
-
-// legOf returns the leg that a transfer is.
-func legOf(t tb.Transfer) int {
-	if t.Code >= codeReturnLeg1 {
-		return int(t.Code) - codeReturnLeg1 + 1
-	}
-
-	return int(t.Code)
-}
-
-// asks reports whether an order asks for a leg.
-func (o *order) asks(t tb.Transfer) bool {
-	amount, ok := centavos(t.Amount)
-	if !ok || amount != o.amount() || (o.back != nil) != (t.Code >= codeReturnLeg1) {
-		return false
-	}
-
-	if o.back != nil { // its accounts are those of its original, which the ledger may have to be asked for
-		key, _ := split(fromTigerBeetle(t.ID))
-		_, isSlot := o.back.slot(key)
-		return isSlot && (!t.TransferFlags().Pending || t.UserData32 == o.back.reason)
-	}
-	debit, credit := o.content.leg(legOf(t))
-
-	return fromTigerBeetle(t.DebitAccountID) == debit && fromTigerBeetle(t.CreditAccountID) == credit
-}
-
-// refused reports whether a receipt, or the verdict of a return, is about an order.
-func (o *order) refused(t tb.Transfer) bool {
-	return (t.Code == codeReturn) == (o.back != nil) && t.UserData64 == o.hash &&
-		fromTigerBeetle(t.UserData128) == o.nameOfVerdict()
-}
-
-// nameOfVerdict returns what a receipt, or the verdict of a return, carries in user_data_128.
-func (o *order) nameOfVerdict() number128 {
-	id, minutes := o.id, o.minutes
-	if o.back != nil {
-		id, minutes = o.back.original, o.back.minutes
-	}
-	names, _ := userData(id, minutes)
-
-	return names
-}
-
 // take takes a transfer of a payment or return. Its orders are known.
 func (j *Judge) take(p *payment, t tb.Transfer) {
 	switch t.Code {
-	case codeCapLeg:
+	case spec.CodeCapLeg:
 		j.takeCapLeg(p, t)
-	case codeReceipt, codeReturn:
+	case spec.CodeReceipt, spec.CodeReturn:
 		j.takeVerdict(p, t)
 	default:
 		j.takeLeg(p, t)
@@ -186,37 +85,37 @@ func (j *Judge) take(p *payment, t tb.Transfer) {
 }
 
 func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
-	key, role := split(fromTigerBeetle(t.ID))
-	flags, leg := t.TransferFlags(), legOf(t)
-	bit := firstLeg << (leg - 1)
-	wrong := j.blame(WrongTransfer, p.id.String(), "leg "+strconv.Itoa(leg)+": ")
+	key, role := spec.Split(spec.NumberOf(t.ID))
+	flags, leg := t.TransferFlags(), spec.LegOf(t)
+	bit := spec.FirstLeg << (leg - 1)
+	wrong := j.blame(WrongTransfer, p.ID.String(), "leg "+strconv.Itoa(leg)+": ")
 
-	of, foreign := &p.order, false
-	if !of.asks(t) {
-		if other := p.claim(func(o *order) bool { return o.asks(t) }); other != nil && flags.Pending {
+	of, foreign := &p.Order, false
+	if !of.Asks(t) {
+		if other := p.claim(func(o *spec.Order) bool { return o.Asks(t) }); other != nil && flags.Pending {
 			of, foreign = other, true
-		} else if p.back != nil {
+		} else if p.Back != nil {
 			wrong("%s centavos with reason %s: not what the order gives back, or not in a slot of its original",
-				decimal(t.Amount), reasonText(t.UserData32))
+				spec.Decimal(t.Amount), spec.ReasonText(t.UserData32))
 			return
 		}
 	}
 
-	if of.content == (content{}) && of.back != nil {
-		wrong("no record of %s is its original %s", paymentsTopic, of.back.original)
+	if of.Content == (spec.Content{}) && of.Back != nil {
+		wrong("no record of %s is its original %s", source.Payments, of.Back.Original)
 		return
 	}
-	amount, ok := centavos(t.Amount)
+	amount, ok := spec.Centavos(t.Amount)
 
-	debit, credit := of.content.leg(leg)
-	if fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit || !ok ||
-		amount != of.content.centavos {
-		wrong("%s; its order moves %v", movedBy(t), of.content)
+	debit, credit := of.Content.Leg(leg)
+	if spec.NumberOf(t.DebitAccountID) != debit || spec.NumberOf(t.CreditAccountID) != credit || !ok ||
+		amount != of.Content.Centavos {
+		wrong("%s; its order moves %v", spec.MovedBy(t), of.Content)
 	}
 
 	switch {
 	case flags.Pending:
-		j.takeHold(p, of, foreign, t, wrong)
+		j.takeHold(p, foreign, t, wrong)
 		return
 	case flags.PostPendingTransfer:
 		p.posted |= bit
@@ -227,27 +126,25 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 		return
 	}
 
-	if role != resolutionRole+leg-1 || p.back == nil && key != p.key ||
-		fromTigerBeetle(t.PendingID) != key.role(leg-1) {
+	if role != spec.ResolutionRole+leg-1 || p.Back == nil && key != p.key ||
+		spec.NumberOf(t.PendingID) != key.Role(leg-1) {
 		wrong("its resolution has role %d and resolves %x", role, t.PendingID.Bytes())
 	}
 
 	if leg == 1 {
-		j.answered(of.content.payee, fromTigerBeetle(t.PendingID), t.Timestamp)
-
-		if p.back == nil {
+		if p.Back == nil {
 			p.verdict, p.decidedAt = t.UserData32, t.Timestamp
 		}
 	}
 }
 
 // takeHold takes a pending leg, held for an order.
-func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wrong blame) {
-	key, role := split(fromTigerBeetle(t.ID))
-	leg := legOf(t)
+func (j *Judge) takeHold(p *payment, foreign bool, t tb.Transfer, wrong blame) {
+	key, role := spec.Split(spec.NumberOf(t.ID))
+	leg := spec.LegOf(t)
 
-	bit := firstLeg << (leg - 1)
-	if names, ispb := userData(p.id, p.minutes); role != leg-1 || fromTigerBeetle(t.UserData128) != names ||
+	bit := spec.FirstLeg << (leg - 1)
+	if names, ispb := spec.UserData(p.ID, p.Minutes); role != leg-1 || spec.NumberOf(t.UserData128) != names ||
 		t.UserData64 != ispb {
 		wrong("it is held with role %d, or its user_data does not name the payment", role)
 	}
@@ -258,17 +155,16 @@ func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wro
 
 	if leg == 1 {
 		j.holdTimeout = t.Timeout
-		j.ask(of.content.payee, t)
 	}
 
 	if foreign {
 		p.foreign |= bit
-		if p.back != nil { // it is in a slot of its own
+		if p.Back != nil { // it is in a slot of its own
 			return
 		}
 	}
 
-	if p.back != nil && p.held != 0 && p.slot != key {
+	if p.Back != nil && p.held != 0 && p.slot != key {
 		wrong("it is in two slots")
 	}
 	p.held |= bit
@@ -281,39 +177,34 @@ func (j *Judge) takeHold(p *payment, of *order, foreign bool, t tb.Transfer, wro
 
 // takeVerdict takes a receipt, or the verdict of a return.
 func (j *Judge) takeVerdict(p *payment, t tb.Transfer) {
-	what, payersBank := "receipt", bankNamed(p.id)
-
-	busy := p.content.payee
-	if p.back != nil {
-		what, payersBank = "verdict", bankNamed(p.back.original)
-		busy = payersBank
+	what, payersBank := "receipt", spec.BankNamed(p.ID)
+	if p.Back != nil {
+		what, payersBank = "verdict", spec.BankNamed(p.Back.Original)
 	}
-	wrong := j.blame(WrongTransfer, p.id.String(), what+": ")
+	wrong := j.blame(WrongTransfer, p.ID.String(), what+": ")
 	p.receipt, p.verdict, p.decidedAt = true, t.UserData32, t.Timestamp
-	j.answered(busy, p.slot, t.Timestamp) // also if its hold has expired
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	elsewhere := (debit != transitOf(payersBank) || credit != reserveOf(payersBank)) &&
-		(debit != issuance || credit != refusals)
+	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
+	elsewhere := (debit != spec.TransitOf(payersBank) || credit != spec.ReserveOf(payersBank)) &&
+		(debit != spec.Issuance || credit != spec.Refusals)
 
-	_, role := split(fromTigerBeetle(t.ID))
-	if elsewhere || t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 || role != resolutionRole {
-		wrong("%s with the role %d, it must move nothing from the payer's bank to its reserve", movedBy(t), role)
+	_, role := spec.Split(spec.NumberOf(t.ID))
+	if elsewhere || t.Amount != (tb.Uint128{}) || t.Flags&^spec.LinkedFlag != 0 || role != spec.ResolutionRole {
+		wrong("%s with the role %d, it must move nothing from the payer's bank to its reserve", spec.MovedBy(t), role)
 	}
 
-	if !p.refused(t) || p.back == nil && t.UserData32 == 0 {
+	if !p.Refused(t) || p.Back == nil && t.UserData32 == 0 {
 		wrong("its user_data does not name the payment, or it is about other content, or has no reason")
 	}
 
-	if j.whole && !p.again && (p.back == nil || p.held == 0) { // else a bank may give any code
-		j.judgeAge(t, p.acceptedMs, wrong)
-		j.checkBusy(t, busy, p.since(), wrong)
+	if j.whole && !p.again && (p.Back == nil || p.held == 0) { // else a bank may give any code
+		j.judgeAge(t, p.AcceptedMs, wrong)
 	}
 }
 
 // ended reports how a payment or return ended in the ledger. all are its legs.
-func (p *payment) ended(all legs) (settled, rejected bool) {
+func (p *payment) ended(all spec.Legs) (settled, rejected bool) {
 	complete := all != 0 && p.held == all
-	if p.back != nil {
+	if p.Back != nil {
 		return p.verdict == 0 && complete && p.posted == all && p.voided == 0,
 			p.verdict != 0 && p.posted == 0 && (p.voided == 0 || complete && p.voided == all)
 	}
@@ -324,7 +215,7 @@ func (p *payment) ended(all legs) (settled, rejected bool) {
 
 // settledAt returns when a payment settled, by the ledger's clock; 0: it did not.
 func (p *payment) settledAt() uint64 {
-	if settled, _ := p.ended(p.content.legs()); !settled || p.back != nil {
+	if settled, _ := p.ended(p.Content.Legs()); !settled || p.Back != nil {
 		return 0
 	}
 
@@ -333,11 +224,11 @@ func (p *payment) settledAt() uint64 {
 
 // judge compares what is known about a payment or return: orders, legs, verdict and report.
 func (j *Judge) judge(p *payment) {
-	subject, isReturn := p.id.String(), p.back != nil
+	subject, isReturn := p.ID.String(), p.Back != nil
 
-	all := legs(0)
-	if p.content != (content{}) || !isReturn {
-		all = p.content.legs()
+	all := spec.Legs(0)
+	if p.Content != (spec.Content{}) || !isReturn {
+		all = p.Content.Legs()
 	}
 	disagree := func(format string, arguments ...any) {
 		if !p.flagged {
@@ -355,21 +246,21 @@ func (j *Judge) judge(p *payment) {
 		}
 
 		if !p.receipt || theirs != 0b101 && theirs != 0b111 {
-			disagree("the legs %v are held for a conflicting message; they must be complete and beside a verdict",
+			disagree("the legs %03b are held for a conflicting message; they must be complete and beside a verdict",
 				p.foreign)
 		}
 	}
 
 	if p.held != 0 && p.held != all && (p.foreign == 0 || isReturn) {
-		disagree("all legs %v or none must be held", all)
+		disagree("all legs %03b or none must be held", all)
 	}
 
 	if j.whole {
 		j.judgeSlot(p)
 
 		if p.reportCount == 0 {
-			j.add(NoOutcome, subject, "no report and no dead letter of %v (%s); in the ledger: %s", p.first,
-				j.progress(p.first), p.ledgerState())
+			j.add(NoOutcome, subject, "no report and no dead letter of %v; in the ledger: %s", p.first,
+				p.ledgerState())
 		}
 	}
 
@@ -417,32 +308,32 @@ func (j *Judge) judge(p *payment) {
 		j.add(LedgerDisagrees, subject, "reported as %s, but %s", p.reported.outcome(), p.ledgerState())
 	case p.reported.reason != p.verdict:
 		j.add(LedgerDisagrees, subject, "reported with the reason %s, the ledger's is %s",
-			reasonText(p.reported.reason), reasonText(p.verdict))
+			spec.ReasonText(p.reported.reason), spec.ReasonText(p.verdict))
 	}
 }
 
 // judgeDecided checks why a payment or return ended as it did.
 func (j *Judge) judgeDecided(p *payment) {
-	if p.content != (content{}) {
+	if p.Content != (spec.Content{}) {
 		j.judgeAsked(p)
 		j.judgeAnswer(p)
 	}
 
 	switch {
 	case p.again: // it was begun before, when the register may have said something else
-	case p.back == nil:
+	case p.Back == nil:
 		j.judgeTerms(p)
 	case p.held != 0:
-		j.judgeBegun(p.id.String(), p.heldAt, bankNamed(p.id))
+		j.judgeBegun(p.ID.String(), p.heldAt, spec.BankNamed(p.ID))
 	}
 
-	if p.receipt && (p.back == nil && p.posted|p.voided == 0 || p.back != nil && p.held == 0) {
+	if p.receipt && (p.Back == nil && p.posted|p.voided == 0 || p.Back != nil && p.held == 0) {
 		j.judgeRefusal(p)
 	}
 }
 
 func (p *payment) ledgerState() string {
-	state := fmt.Sprintf("legs held %v, posted %v, voided %v", p.held, p.posted, p.voided)
+	state := fmt.Sprintf("legs held %03b, posted %03b, voided %03b", p.held, p.posted, p.voided)
 	switch {
 	case p.decidedAt == 0:
 		return state + ", no verdict"
@@ -450,64 +341,25 @@ func (p *payment) ledgerState() string {
 		state += ", a receipt"
 	}
 
-	return state + ", reason " + reasonText(p.verdict)
+	return state + ", reason " + spec.ReasonText(p.verdict)
 }
 
 // name returns the EndToEndId or RtrId of a payment, as well as it is known.
 func (p *payment) name() string {
-	if p.id != (endToEndID{}) {
-		return p.id.String()
+	if p.ID != (spec.ID{}) {
+		return p.ID.String()
 	}
 
 	for _, t := range p.fresh {
-		if id := nameIn128(t); id != "" {
+		if id := spec.NameIn128(t); id != "" {
 			return id
 		}
 	}
 
-	return fmt.Sprintf("transfer %016x%016x", p.key.high, p.key.low)
+	return fmt.Sprintf("transfer %016x%016x", p.key.High, p.key.Low)
 }
 
-// nameIn128 returns the EndToEndId or RtrId that a transfer names, or "".
-func nameIn128(t tb.Transfer) string {
-	letter := byte('E')
-
-	switch {
-	case isLeg(t) && t.Code >= codeReturnLeg1:
-		letter = 'D'
-	case t.Code == codeReceipt || t.Code == codeReturn: // user_data_64 is a hash; the accounts are of the payer's bank
-		t.UserData64 = 0
-		for _, c := range []byte(ispbOf(fromTigerBeetle(t.DebitAccountID))) {
-			t.UserData64 = t.UserData64<<8 | uint64(c)
-		}
-	}
-
-	id, _, err := idIn(letter, t)
-	if err != nil {
-		return ""
-	}
-
-	return id.String()
-}
-
-func whatIs(t tb.Transfer) string {
-	switch {
-	case t.Code == codeReceipt:
-		return "a receipt of a payment"
-	case t.Code == codeReturn:
-		return "the verdict of a return"
-	case t.Code >= codeReturnLeg1:
-		return fmt.Sprintf("leg %d of a return", legOf(t))
-	}
-
-	return fmt.Sprintf("leg %d of a payment", t.Code)
-}
-
-// begins reports whether a transfer is the first of a payment or return, for which there must be an order.
-func begins(t tb.Transfer) bool {
-	flags := t.TransferFlags()
-	return !flags.PostPendingTransfer && !flags.VoidPendingTransfer
-}
-
-// holds reports whether a transfer is a pending leg.
-func holds(t tb.Transfer) bool { return isLeg(t) && t.TransferFlags().Pending }
+const (
+	silent      = 'A'<<24 | 'B'<<16 | '0'<<8 | '3'
+	unspecified = 'L'<<24 | 'Q'<<16 | '0'<<8 | '3' // a rejection whose code is not the bank's to give
+)

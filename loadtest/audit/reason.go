@@ -1,78 +1,23 @@
 package audit
 
 import (
-	"container/heap"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"sort"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // A refusal is a receipt: nothing was held, or the hold expired. No bank has a say in it, so its
 // reason must follow from the order and the ledger. This file derives what can be derived, from
 // docs/outcomes.md. The rest is counted as not checked.
 
-// openQuestions are the holds that wait for one bank. Times are by the ledger's clock, ns.
-type openQuestions struct {
-	ends map[number128]uint64 // by the hold of leg 1: when it has ended at the latest
-	last uint64               // when another one ended last
-}
-
-// questionsTo returns the open questions to the bank of an account.
-func (j *Judge) questionsTo(payee accountID) *openQuestions {
-	bank := transitOf(payee)
-	if j.questions[bank] == nil {
-		j.questions[bank] = &openQuestions{ends: map[number128]uint64{}}
-	}
-
-	return j.questions[bank]
-}
-
-// ask begins a question: leg 1 of an order to a bank is held.
-func (j *Judge) ask(payee accountID, leg tb.Transfer) {
-	if j.whole {
-		j.questionsTo(payee).ends[fromTigerBeetle(leg.ID)] = endOf(leg)
-	}
-}
-
-// endOf returns when a hold has ended at the latest.
-func endOf(hold tb.Transfer) uint64 {
-	if hold.Timeout == 0 {
-		return math.MaxUint64
-	}
-
-	return hold.Timestamp + uint64(hold.Timeout)*uint64(time.Second) + expiryMargin
-}
-
-// answered ends the question of a hold.
-func (j *Judge) answered(payee accountID, hold number128, at uint64) {
-	if q := j.questionsTo(payee); q.ends[hold] > 0 {
-		delete(q.ends, hold)
-		q.last = max(q.last, at)
-	}
-}
-
-// wasAsked reports whether a payment waited for a bank at some time after from.
-func (j *Judge) wasAsked(payee accountID, from uint64) bool {
-	q := j.questionsTo(payee)
-	maps.DeleteFunc(q.ends, func(_ number128, ends uint64) bool {
-		if ends < from { // the ledger has ended it by its timeout
-			q.last = max(q.last, ends)
-		}
-
-		return ends < from
-	})
-
-	return len(q.ends) > 0 || q.last >= from
-}
-
 // since returns the earliest time of the ledger at which an engine can have looked at an order.
 func (p *payment) since() uint64 {
-	return uint64(max(0, min(p.acceptedMs, p.sentMs)*int64(time.Millisecond)-int64(clockSkewMax)))
+	return uint64(max(0, min(p.AcceptedMs, p.sentMs)*int64(time.Millisecond)-int64(clockSkewMax)))
 }
 
 // followAccounts follows the accounts that reports say were short.
@@ -80,21 +25,20 @@ func (j *Judge) followAccounts() {
 	for _, p := range j.all {
 		switch p.reported.reason {
 		case payerShort:
-			j.shortages.follow(p.content.payer, p.content.centavos)
+			j.shortages.follow(p.Content.Payer, p.Content.Centavos)
 		case reserveShort:
-			j.shortages.follow(reserveOf(p.content.payer), p.content.centavos)
+			j.shortages.follow(spec.ReserveOf(p.Content.Payer), p.Content.Centavos)
 		case outflowCapped:
-			j.shortages.follow(allowanceOf(p.content.payer, 0), p.content.centavos)
-			j.shortages.follow(allowanceOf(p.content.payer, 1), p.content.centavos)
+			j.shortages.follow(spec.AllowanceOf(p.Content.Payer, 0), p.Content.Centavos)
+			j.shortages.follow(spec.AllowanceOf(p.Content.Payer, 1), p.Content.Centavos)
 		}
 	}
 }
 
-// The numbers of the reasons LQ01, AM04, LQ02 and LQ12.
+// The numbers of the reasons LQ01, AM04 and LQ12.
 const (
 	payerShort    = 'L'<<24 | 'Q'<<16 | '0'<<8 | '1'
 	reserveShort  = 'A'<<24 | 'M'<<16 | '0'<<8 | '4'
-	bankBusy      = 'L'<<24 | 'Q'<<16 | '0'<<8 | '2'
 	outflowCapped = 'L'<<24 | 'Q'<<16 | '1'<<8 | '2'
 )
 
@@ -115,63 +59,66 @@ func unless(right bool, format string, arguments ...any) refusal {
 	return refusal(fmt.Sprintf(format, arguments...))
 }
 
+func dependsOnSettings(*Judge, *payment) refusal { return unchecked }
+
 // justifies are the rules of refusals, by the kind of order and the reason. What is in none of them is never refused
 // without its bank.
 var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 	false: {
-		"RC09": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.content.payer) },
-		"RC10": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.content.payee) },
-		"AC02": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.content.payer) },
-		"AC03": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.content.payee) },
+		"RC09": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.Content.Payer) },
+		"RC10": func(j *Judge, p *payment) refusal { return j.judgeNoBank(p.Content.Payee) },
+		"AC02": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.Content.Payer) },
+		"AC03": func(j *Judge, p *payment) refusal { return j.judgeNoAccount(p.Content.Payee) },
 		"LQ01": (*Judge).judgePayerShort,
 		"AM04": (*Judge).judgeReserveShort,
 		"DS27": func(j *Judge, p *payment) refusal {
-			return j.judgeSuspended(p.decidedAt, p.content.payer, p.content.payee)
+			return j.judgeSuspended(p.decidedAt, p.Content.Payer, p.Content.Payee)
 		},
 		"AM13": (*Judge).judgePaymentCap,
 		"LQ12": (*Judge).judgeOutflow,
+		"LQ02": dependsOnSettings,
 	},
 	true: {
 		"LQ04": func(_ *Judge, p *payment) refusal {
-			at := p.original.when()
-			return unless(at == 0 || at >= p.since(), "its original %s had settled before it was sent", p.back.original)
+			at := p.Original.SettledAt()
+			return unless(at == 0 || at >= p.since(), "its original %s had settled before it was sent", p.Back.Original)
 		},
 		"LQ05": func(_ *Judge, p *payment) refusal {
-			return unless(p.content != (content{}) && !p.byReceiver(),
+			return unless(p.Content != (spec.Content{}) && !p.byReceiver(),
 				"its RtrId is of the bank that received the original")
 		},
 		"DT05": func(_ *Judge, p *payment) refusal {
-			return unless(p.original.when() != 0 && p.tooOld(),
+			return unless(p.Original.SettledAt() != 0 && p.tooOld(),
 				"it was accepted within %d days after its original settled", returnDaysMax)
 		},
 		"AM09": (*Judge).judgeExceeds,
 		"LQ01": (*Judge).judgePayerShort,
 		"AM04": (*Judge).judgeReserveShort,
 		"LQ06": func(j *Judge, p *payment) refusal {
-			used := j.usedSlots(p, j.original(p.back.key()))
-			return unless(used >= returnSlots, "%d slots of its original are used", used)
+			used := j.usedSlots(p, j.given(p.Back.Key()))
+			return unless(used >= spec.ReturnSlots, "%d slots of its original are used", used)
 		},
 		"DS27": func(j *Judge, p *payment) refusal { // one to a suspended bank is taken
-			return j.judgeSuspended(p.decidedAt, bankNamed(p.id))
+			return j.judgeSuspended(p.decidedAt, spec.BankNamed(p.ID))
 		},
-		"LQ11": func(*Judge, *payment) refusal { return unchecked },
+		"LQ02": dependsOnSettings,
+		"LQ11": dependsOnSettings,
 	},
 }
 
 // judgeRefusal checks the reason of what was refused without its bank. The verdict and the accounts are known.
 func (j *Judge) judgeRefusal(p *payment) {
 	var wrong refusal
-	reason := reasonText(p.verdict)
+	reason := spec.ReasonText(p.verdict)
 
-	rule := justifies[p.back != nil][reason]
+	rule := justifies[p.Back != nil][reason]
 	switch {
 	case reason == "AB03" || reason == tooLateReason: // judgeDeadlines, judgeAge
-		if j.clockWasWrong(p.acceptedMs, p.decidedAt) {
+		if j.clockWasWrong(p.AcceptedMs, p.decidedAt) {
 			wrong = unchecked
 		}
-	case reason == "LQ02": // checkBusy
 	case reason == "AM01":
-		wrong = unless(p.amount() == 0, "its amount is %d centavos", p.amount())
+		wrong = unless(p.Amount() == 0, "its amount is %d centavos", p.Amount())
 	case p.again:
 		wrong = unchecked
 	case rule == nil:
@@ -186,87 +133,87 @@ func (j *Judge) judgeRefusal(p *payment) {
 
 	switch wrong {
 	case unchecked:
-		j.summary.ReasonsUnchecked[reason]++
+		j.summary.NotChecked[RefusalsWith+reason]++
 	case "":
 		j.summary.ReasonsChecked[reason]++
 	default:
-		j.add(WrongReason, p.id.String(), "refused with %s, but %s", reason, wrong)
+		j.add(WrongReason, p.ID.String(), "refused with %s, but %s", reason, wrong)
 	}
 }
 
-func (j *Judge) exists(id accountID) bool {
+func (j *Judge) exists(id spec.AccountID) bool {
 	_, known := j.books.accounts[id]
 	return known
 }
 
-func (j *Judge) judgeNoBank(of accountID) refusal {
-	return unless(!j.exists(transitOf(of)), "the ledger has the bank %s", ispbOf(of))
+func (j *Judge) judgeNoBank(of spec.AccountID) refusal {
+	return unless(!j.exists(spec.TransitOf(of)), "the ledger has the bank %s", spec.ISPBOf(of))
 }
 
-func (j *Judge) judgeNoAccount(id accountID) refusal {
-	return unless(!j.exists(id) && j.exists(transitOf(id)), "the account %s is there (%t), its bank is (%t)",
-		nameOf(id), j.exists(id), j.exists(transitOf(id)))
+func (j *Judge) judgeNoAccount(id spec.AccountID) refusal {
+	return unless(!j.exists(id) && j.exists(spec.TransitOf(id)), "the account %s is there (%t), its bank is (%t)",
+		spec.AccountName(id), j.exists(id), j.exists(spec.TransitOf(id)))
 }
 
 // judgePayerShort checks a refusal because the payer had too little money.
 func (j *Judge) judgePayerShort(p *payment) refusal {
 	switch {
-	case p.content == (content{}):
+	case p.Content == (spec.Content{}):
 		return "no record is its original"
-	case !j.exists(p.content.payer):
+	case !j.exists(p.Content.Payer):
 		return "the payer's account is not in the ledger"
 	}
 
-	return j.judgeShortOf(p.content.payer, p)
+	return j.judgeShortOf(p.Content.Payer, p)
 }
 
 // judgeReserveShort checks a refusal because the reserve of the payer's bank was too small.
 func (j *Judge) judgeReserveShort(p *payment) refusal {
 	switch {
-	case p.content == (content{}):
+	case p.Content == (spec.Content{}):
 		return "no record is its original"
-	case p.content.sameBank():
+	case p.Content.SameBank():
 		return "it does not move reserves"
 	}
 
-	return j.judgeShortOf(reserveOf(p.content.payer), p)
+	return j.judgeShortOf(spec.ReserveOf(p.Content.Payer), p)
 }
 
-func (j *Judge) judgeShortOf(account accountID, p *payment) refusal {
-	short, followed := j.shortages.wasShort(account, p.content.centavos, p.since(), p.decidedAt)
+func (j *Judge) judgeShortOf(account spec.AccountID, p *payment) refusal {
+	short, followed := j.shortages.wasShort(account, p.Content.Centavos, p.since(), p.decidedAt)
 	if !followed { // the report says another reason, which is a finding
 		return unchecked
 	}
 
-	return unless(short, "%s had %d centavos and more all the time", nameOf(account), p.content.centavos)
+	return unless(short, "%s had %d centavos and more all the time", spec.AccountName(account), p.Content.Centavos)
 }
 
 // judgeExceeds checks that the returns which were held or had settled left less than one wants.
 func (j *Judge) judgeExceeds(p *payment) refusal {
-	if p.content == (content{}) {
+	if p.Content == (spec.Content{}) {
 		return "no record is its original"
 	}
-	var given money
+	var given spec.Money
 
-	for _, other := range j.original(p.back.key()).returns {
+	for _, other := range j.given(p.Back.Key()).returns {
 		if other.foreign != 0 || len(other.others) > 0 { // a conflicting message may hold money, too
 			return unchecked
 		}
 
 		rejected := other.verdict != 0 && other.decidedAt != 0 && other.decidedAt < p.since()
 		if other != p && other.heldAt != 0 && other.heldAt <= p.decidedAt && !rejected {
-			given = given.plus(moneyOf(other.back.centavos))
+			given = given.Plus(spec.MoneyOf(other.Back.Centavos))
 		}
 	}
-	paid := p.original.content.centavos
+	paid := p.Original.Content.Centavos
 
-	return unless(moneyOf(paid).less(given.plus(moneyOf(p.back.centavos))),
+	return unless(spec.MoneyOf(paid).Less(given.Plus(spec.MoneyOf(p.Back.Centavos))),
 		"%d centavos were paid, and %v of them were held or given back", paid, given)
 }
 
 // usedSlots returns the slots of an original in which returns are or were held, or that are burnt.
-func (j *Judge) usedSlots(p *payment, o *original) (used int) {
-	held := map[number128]bool{}
+func (j *Judge) usedSlots(p *payment, o *given) (used int) {
+	held := map[spec.Number]bool{}
 	for _, other := range o.returns {
 		held[other.slot] = other.held != 0
 		if other.foreign != 0 {
@@ -274,8 +221,8 @@ func (j *Judge) usedSlots(p *payment, o *original) (used int) {
 		}
 	}
 
-	for slot := range returnSlots {
-		key := returnKey(p.back.original, p.back.minutes, slot)
+	for slot := range spec.ReturnSlots {
+		key := spec.ReturnKey(p.Back.Original, p.Back.Minutes, slot)
 		if _, burnt := j.burnt[key]; burnt || held[key] {
 			used++
 		}
@@ -284,29 +231,21 @@ func (j *Judge) usedSlots(p *payment, o *original) (used int) {
 	return used
 }
 
-// checkBusy reports a verdict that says that a bank had too many questions, while it had none.
-func (j *Judge) checkBusy(t tb.Transfer, payee accountID, from uint64, wrong blame) {
-	if t.UserData32 == bankBusy && !j.wasAsked(payee, from) {
-		wrong("it says %s, but no payment waited for the bank %s", reasonText(bankBusy), ispbOf(payee))
-	}
-}
-
 // A refusal for lack of money is justified if the account was short of it at some time between
 // the order and its verdict. The ledger keeps no refused transfer. So the audit follows the
 // balances of the accounts that are said to have been short, through all transfers.
 
 // shortages follows accounts. What it follows must be known before the first transfer.
 type shortages struct {
-	followed map[accountID]*followed
-	open     map[number128]openHold
-	ending   endings
+	followed map[spec.AccountID]*followed
+	holds    openHolds
 }
 
 // followed is an account that was said to be short of some amounts.
 type followed struct {
-	amounts   []uint64 // ascending, without repeats
-	limit     money    // of an allowance: its cap
-	available money    // credits less debits, posted and pending
+	amounts   []uint64   // ascending, without repeats
+	limit     spec.Money // of an allowance: its cap
+	available spec.Money // credits less debits, posted and pending
 	levels    []level
 }
 
@@ -316,37 +255,10 @@ type level struct {
 	from int
 }
 
-type openHold struct {
-	account  accountID
-	centavos uint64
-}
-
-// holdEnd is when a hold has ended at the latest, by the ledger's clock, ns.
-type holdEnd struct {
-	id   number128
-	ends uint64
-}
-
-// endings is a heap: the first hold ends first. Windows of caps are longer than other holds.
-type endings []holdEnd
-
-func (e endings) Len() int           { return len(e) }
-func (e endings) Less(i, j int) bool { return e[i].ends < e[j].ends }
-func (e endings) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *endings) Push(hold any)     { *e = append(*e, hold.(holdEnd)) }
-func (e *endings) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
-
-// expiryMargin is how long after its timeout a hold's money may come back.
-const expiryMargin = uint64(time.Minute)
-
 // follow makes an account followed because of an amount that it was said to be short of.
-func (s *shortages) follow(account accountID, centavos uint64) {
+func (s *shortages) follow(account spec.AccountID, centavos uint64) {
 	if s.followed == nil {
-		s.followed, s.open = map[accountID]*followed{}, map[number128]openHold{}
+		s.followed = map[spec.AccountID]*followed{}
 	}
 
 	f := s.followed[account]
@@ -361,10 +273,10 @@ func (s *shortages) follow(account accountID, centavos uint64) {
 }
 
 // limit takes note of the cap of an allowance: it counts, and not the adjustments.
-func (s *shortages) limit(allowance accountID, centavos, at uint64) {
+func (s *shortages) limit(allowance spec.AccountID, centavos, at uint64) {
 	if f := s.followed[allowance]; f != nil {
-		f.move(moneyOf(centavos).minus(f.limit), at)
-		f.limit = moneyOf(centavos)
+		s.move(allowance, spec.MoneyOf(centavos).Minus(f.limit), at)
+		f.limit = spec.MoneyOf(centavos)
 	}
 }
 
@@ -374,60 +286,47 @@ func (s *shortages) take(t tb.Transfer) {
 		return
 	}
 
-	for len(s.ending) > 0 && s.ending[0].ends <= t.Timestamp {
-		ended := heap.Pop(&s.ending).(holdEnd)
-		s.release(ended.id, 0, ended.ends)
+	for _, h := range s.holds.expired(t.Timestamp) {
+		s.move(h.account, spec.MoneyOf(h.centavos), h.ends)
 	}
 
-	amount, ok := centavos(t.Amount)
+	amount, ok := spec.Centavos(t.Amount)
 	if !ok {
 		return // a finding elsewhere
 	}
-	none := money{}
 
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	switch flags := t.TransferFlags(); {
-	case flags.Pending:
-		if f := s.followed[debit]; f != nil {
-			id := fromTigerBeetle(t.ID)
-			s.open[id] = openHold{debit, amount}
-			heap.Push(&s.ending, holdEnd{id, endOf(t)})
-			f.move(none.minus(moneyOf(amount)), t.Timestamp)
-		}
+	debit, moved := spec.NumberOf(t.DebitAccountID), spec.MoneyOf(amount)
+	flags := t.TransferFlags()
 
-		return
-	case flags.VoidPendingTransfer:
-		s.release(fromTigerBeetle(t.PendingID), 0, t.Timestamp)
-		return
-	case flags.PostPendingTransfer:
-		s.release(fromTigerBeetle(t.PendingID), amount, t.Timestamp)
-	case t.Ledger == allowanceLedger:
-		return
-	default:
-		if f := s.followed[debit]; f != nil {
-			f.move(none.minus(moneyOf(amount)), t.Timestamp)
-		}
+	ends := flags.PostPendingTransfer || flags.VoidPendingTransfer
+	if ends {
+		h := s.holds.release(spec.NumberOf(t.PendingID))
+		s.move(h.account, spec.MoneyOf(h.centavos), t.Timestamp)
 	}
 
-	if f := s.followed[credit]; f != nil {
-		f.move(moneyOf(amount), t.Timestamp)
+	if flags.Pending && s.followed[debit] != nil {
+		s.holds.add(spec.NumberOf(t.ID), openHold{debit, amount, endOf(t)})
+	}
+
+	if flags.VoidPendingTransfer || !flags.Pending && !ends && t.Ledger == spec.AllowanceLedger {
+		return
+	}
+	s.move(debit, spec.Money{}.Minus(moved), t.Timestamp)
+
+	if !flags.Pending {
+		s.move(spec.NumberOf(t.CreditAccountID), moved, t.Timestamp)
 	}
 }
 
-// release ends a hold of which some centavos were posted.
-func (s *shortages) release(id number128, posted, at uint64) {
-	hold, known := s.open[id]
-	if known {
-		delete(s.open, id)
-		s.followed[hold.account].move(moneyOf(hold.centavos).minus(moneyOf(posted)), at)
+// move changes what an account has available. Only a change that matters to an amount is kept.
+func (s *shortages) move(account spec.AccountID, by spec.Money, at uint64) {
+	f := s.followed[account]
+	if f == nil {
+		return
 	}
-}
+	f.available = f.available.Plus(by)
 
-// move changes what is available. Only a change that matters to an amount is kept.
-func (f *followed) move(by money, at uint64) {
-	f.available = f.available.plus(by)
-
-	from := sort.Search(len(f.amounts), func(i int) bool { return f.available.less(moneyOf(f.amounts[i])) })
+	from := sort.Search(len(f.amounts), func(i int) bool { return f.available.Less(spec.MoneyOf(f.amounts[i])) })
 	if from != f.levels[len(f.levels)-1].from {
 		f.levels = append(f.levels, level{at, from})
 	}
@@ -435,7 +334,7 @@ func (f *followed) move(by money, at uint64) {
 
 // wasShort reports whether an account was short of an amount at some time from one time of the
 // ledger to another. known is false for an account that was not followed.
-func (s *shortages) wasShort(account accountID, centavos, from, to uint64) (short, known bool) {
+func (s *shortages) wasShort(account spec.AccountID, centavos, from, to uint64) (short, known bool) {
 	f := s.followed[account]
 	if f == nil {
 		return false, false

@@ -2,58 +2,24 @@ package audit
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The register says who takes part, and on which terms. It is a series of acts. Each is one transfer
 // between the register and the books of a bank: its record. An act on money is a chain of two: the
 // money, then the record. This file replays them in the order of the ledger.
 
-// The acts, by the code of their record.
-const (
-	codeJoined          = 32
-	codeSuspended       = 33
-	codeResumed         = 34
-	codePaymentCap      = 35
-	codeDayCap          = 36
-	codeNightCap        = 37
-	codeLiquidityIn     = 38
-	codeLiquidityOut    = 39
-	codeAccountOpened   = 40
-	codeAccountBlocked  = 41
-	codeAccountClosed   = 42
-	codeAccountReopened = 43
-	codeDeposit         = 44
-	codeWithdrawal      = 45
-	codeKeyNamed        = 46
-	codeKeyRevoked      = 47
-	codeSealNamed       = 48
-	codeSealRevoked     = 49
-	codeOpening         = 50
-)
-
-// The roles of an act's transfers.
-const (
-	recordRole = 10
-	moneyRole  = 11
-)
-
-const (
-	actCentavosMax   = 1_000_000_000_000_000
-	windowSecondsMin = 120
-	windowSecondsMax = 86_400
-)
-
 // acts is the register, replayed.
 type acts struct {
-	banks  map[accountID]*bankTerms // by the books account
-	capped map[accountID]uint64     // allowances: the time of a cap's record without its adjustment
-	moved  map[number128]tb.Transfer
+	banks  map[spec.AccountID]*bankTerms // by the books account
+	capped map[spec.AccountID]uint64     // allowances: the time of a cap's record without its adjustment
+	moved  map[spec.Number]tb.Transfer
 }
 
 // bankTerms is what the register says about a bank, at all times.
@@ -102,10 +68,10 @@ func (f inForce[V]) during(from, to uint64) []V {
 }
 
 func newActs() acts {
-	return acts{map[accountID]*bankTerms{}, map[accountID]uint64{}, map[number128]tb.Transfer{}}
+	return acts{map[spec.AccountID]*bankTerms{}, map[spec.AccountID]uint64{}, map[spec.Number]tb.Transfer{}}
 }
 
-func (r *acts) of(books accountID) *bankTerms {
+func (r *acts) of(books spec.AccountID) *bankTerms {
 	if r.banks[books] == nil {
 		r.banks[books] = &bankTerms{}
 	}
@@ -113,90 +79,71 @@ func (r *acts) of(books accountID) *bankTerms {
 	return r.banks[books]
 }
 
-// moneyOfAct returns the accounts between which the money of an act moves. customer is user_data_128.
-func moneyOfAct(code uint16, books, customer accountID) (debit, credit accountID, moves bool) {
-	switch code {
-	case codeLiquidityIn:
-		return issuance, reserveOf(books), true
-	case codeLiquidityOut:
-		return reserveOf(books), issuance, true
-	case codeDeposit:
-		return transitOf(books), customer, true
-	case codeWithdrawal:
-		return customer, transitOf(books), true
-	}
-
-	return debit, credit, false
-}
-
-// fromBooks reports whether the record of an act debits the books: it takes from reserve and transit.
-func fromBooks(code uint16) bool { return code == codeLiquidityOut || code == codeDeposit }
-
 // takeActMoney takes the money of an act. Its record comes right behind it.
 func (j *Judge) takeActMoney(t tb.Transfer) {
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	amount, ok := centavos(t.Amount)
+	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
+	amount, ok := spec.Centavos(t.Amount)
 
-	bank, moved := credit, moneyOf(amount)
-	if t.Code == codeLiquidityOut || t.Code == codeWithdrawal {
-		bank, moved = debit, money{}.minus(moved)
+	bank := credit
+	if t.Code == spec.CodeLiquidityOut || t.Code == spec.CodeWithdrawal {
+		bank = debit
 	}
-	ofReserve := t.Code == codeLiquidityIn || t.Code == codeLiquidityOut
+	ofReserve := t.Code == spec.CodeLiquidityIn || t.Code == spec.CodeLiquidityOut
 
-	wantDebit, wantCredit, _ := moneyOfAct(t.Code, booksOf(bank), fromTigerBeetle(t.UserData128))
-	if !ok || debit != wantDebit || credit != wantCredit || !ofReserve && kindOf(bank) != kindCustomer ||
-		t.Flags != linkedFlag {
-		j.add(UnexplainedMoney, transferName(t), "%s: %s", actName(t.Code), movedBy(t))
+	wantDebit, wantCredit, _ := spec.MoneyOfAct(t.Code, spec.BooksOf(bank), spec.NumberOf(t.UserData128))
+	if !ok || debit != wantDebit || credit != wantCredit || !ofReserve && spec.KindOf(bank) != spec.KindCustomer ||
+		t.Flags != spec.LinkedFlag {
+		j.add(UnexplainedMoney, spec.TransferName(t), "%s: %s", spec.ActName(t.Code), spec.MovedBy(t))
 		return
 	}
 	j.books.expect(debit, credit, amount)
-	j.acts.of(booksOf(bank))
-	j.books.bring(transitOf(bank), moved, ofReserve)
-	key, _ := split(fromTigerBeetle(t.ID))
+	key, _ := spec.Split(spec.NumberOf(t.ID))
 	j.acts.moved[key] = t
 }
 
 // takeAct takes a transfer of the ledger of the books: an act's record, or an opening.
 func (j *Judge) takeAct(t tb.Transfer) {
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	debit, credit := spec.NumberOf(t.DebitAccountID), spec.NumberOf(t.CreditAccountID)
 
 	books := credit
-	if credit == register {
+	if credit == spec.Register {
 		books = debit
 	}
 
-	amount, ok := centavos(t.Amount)
-	if !ok || debit != register && credit != register || kindOf(books) != kindBooks || t.Flags&^linkedFlag != 0 {
-		j.add(WrongAct, transferName(t), "%s: an act stands between the register and books", movedBy(t))
+	amount, ok := spec.Centavos(t.Amount)
+	if !ok || debit != spec.Register && credit != spec.Register || spec.KindOf(books) != spec.KindBooks ||
+		t.Flags&^spec.LinkedFlag != 0 {
+		j.add(WrongAct, spec.TransferName(t), "%s: an act stands between the register and books", spec.MovedBy(t))
 		return
 	}
 	// It counts also if it is wrong, so a forged act is one finding.
 	j.books.expect(debit, credit, amount)
 
-	if t.Code == codeOpening {
+	if t.Code == spec.CodeOpening {
 		j.takeOpening(t, books, amount)
 		return
 	}
 
-	wrong := j.blame(WrongAct, transferName(t), actName(t.Code)+", "+nameOf(books)+": ")
-	if t.Code < codeJoined || t.Code > codeOpening {
+	wrong := j.blame(WrongAct, spec.TransferName(t), spec.ActName(t.Code)+", "+spec.AccountName(books)+": ")
+	if t.Code < spec.CodeJoined || t.Code > spec.CodeOpening {
 		wrong("no act has this code")
 		return
 	}
 	terms := j.acts.of(books)
 
-	j.summary.Acts[actName(t.Code)]++
-	if t.Code == codeJoined {
+	j.summary.Acts[spec.ActName(t.Code)]++
+	if t.Code == spec.CodeJoined {
 		terms.joined = cmp.Or(terms.joined, t.Timestamp)
 	}
 
-	switch _, role := split(fromTigerBeetle(t.ID)); {
-	case role != recordRole:
+	switch _, role := spec.Split(spec.NumberOf(t.ID)); {
+	case role != spec.RecordRole:
 		wrong("its record has the role %d", role)
-	case (debit == books) != fromBooks(t.Code):
-		wrong("its record goes from %s to %s", nameOf(debit), nameOf(credit))
-	case !saysWhatItMay(t, books):
-		wrong("what it says of %s with %d and %d cannot be", nameOf(fromTigerBeetle(t.UserData128)), t.UserData64,
+	case (debit == books) != spec.FromBooks(t.Code):
+		wrong("its record goes from %s to %s", spec.AccountName(debit), spec.AccountName(credit))
+	case !spec.SaysWhatItMay(t, books):
+		wrong("what it says of %s with %d and %d cannot be", spec.AccountName(spec.NumberOf(t.UserData128)),
+			t.UserData64,
 			t.UserData32)
 	case terms.joined == 0:
 		wrong("the bank has not joined")
@@ -204,25 +151,25 @@ func (j *Judge) takeAct(t tb.Transfer) {
 	j.pairAct(t, amount, wrong)
 
 	switch t.Code {
-	case codeSuspended, codeResumed:
-		terms.suspended.set(t.Code == codeSuspended, t.Timestamp)
-	case codePaymentCap:
+	case spec.CodeSuspended, spec.CodeResumed:
+		terms.suspended.set(t.Code == spec.CodeSuspended, t.Timestamp)
+	case spec.CodePaymentCap:
 		terms.paymentCap.set(t.UserData64, t.Timestamp)
-	case codeDayCap, codeNightCap:
-		window := int(t.Code - codeDayCap)
+	case spec.CodeDayCap, spec.CodeNightCap:
+		window := int(t.Code - spec.CodeDayCap)
 		terms.outflow[window].set(outflowCap{t.UserData64, t.UserData32}, t.Timestamp)
-		j.capActed(allowanceOf(books, window), t)
+		j.capActed(spec.AllowanceOf(books, window), t)
 	}
 }
 
 // pairAct compares the record of an act with the money before it, if it moves any.
 func (j *Judge) pairAct(t tb.Transfer, amount uint64, wrong blame) {
-	key, _ := split(fromTigerBeetle(t.ID))
+	key, _ := spec.Split(spec.NumberOf(t.ID))
 	moved, found := j.acts.moved[key]
 	delete(j.acts.moved, key)
-	_, role := split(fromTigerBeetle(moved.ID))
+	_, role := spec.Split(spec.NumberOf(moved.ID))
 
-	if _, _, moves := moneyOfAct(t.Code, accountID{}, accountID{}); !moves {
+	if _, _, moves := spec.MoneyOfAct(t.Code, spec.AccountID{}, spec.AccountID{}); !moves {
 		if amount != 0 {
 			wrong("it says %d centavos, and moves none", amount)
 		}
@@ -231,85 +178,48 @@ func (j *Judge) pairAct(t tb.Transfer, amount uint64, wrong blame) {
 	}
 
 	switch {
-	case !found || role != moneyRole || moved.Timestamp+1 != t.Timestamp:
+	case !found || role != spec.MoneyRole || moved.Timestamp+1 != t.Timestamp:
 		wrong("its record says %d centavos, and no money of its chain has its id", amount)
 	case moved.Code != t.Code || moved.Amount != t.Amount || moved.UserData128 != t.UserData128 ||
 		moved.UserData64 != t.UserData64 || moved.UserData32 != t.UserData32:
-		wrong("its money is %s centavos of %s, and its record says %d", decimal(moved.Amount),
-			actName(moved.Code), amount)
-	case amount == 0 || amount > actCentavosMax:
-		wrong("it moves %d centavos, it must be 1 to %d", amount, uint64(actCentavosMax))
+		wrong("its money is %s centavos of %s, and its record says %d", spec.Decimal(moved.Amount),
+			spec.ActName(moved.Code), amount)
+	case amount == 0 || amount > spec.ActCentavosMax:
+		wrong("it moves %d centavos, it must be 1 to %d", amount, uint64(spec.ActCentavosMax))
 	}
-}
-
-// saysWhatItMay reports whether the record of an act has data that it can have. 0 is the bank, 1 the central bank,
-// who alone may do what is not about accounts, keys and seals.
-func saysWhatItMay(t tb.Transfer, books accountID) bool {
-	about, more, data := fromTigerBeetle(t.UserData128), t.UserData64, t.UserData32
-
-	byOne, nothing := data == 1 || data == 0 && t.Code > codeLiquidityOut, about == number128{}
-	switch t.Code {
-	case codePaymentCap:
-		return byOne && nothing && more <= actCentavosMax
-	case codeDayCap, codeNightCap:
-		return nothing && more <= actCentavosMax && data >= windowSecondsMin && data <= windowSecondsMax
-	case codeAccountOpened, codeAccountBlocked, codeAccountClosed, codeAccountReopened, codeDeposit, codeWithdrawal:
-		return byOne && kindOf(about) == kindCustomer && booksOf(about) == books && more == 0
-	case codeKeyNamed, codeKeyRevoked, codeSealNamed, codeSealRevoked:
-		return byOne && !nothing
-	}
-
-	return byOne && nothing && more == 0
 }
 
 // takeOpening takes the mirror of what the marker says of a bank.
-func (j *Judge) takeOpening(t tb.Transfer, books accountID, amount uint64) {
+func (j *Judge) takeOpening(t tb.Transfer, books spec.AccountID, amount uint64) {
 	j.acts.of(books)
 
-	if _, again := j.books.opened[books]; again || fromTigerBeetle(t.ID) != books {
-		j.add(WrongFunding, transferName(t), "an opening of %s; the one opening has the id of the books", nameOf(books))
-		return
+	says := spec.MoneyOf(amount)
+	if spec.NumberOf(t.DebitAccountID) == books {
+		says = spec.Money{}.Minus(says)
 	}
 
-	says := moneyOf(amount)
-	if fromTigerBeetle(t.DebitAccountID) == books {
-		says = money{}.minus(says)
+	if want, opened := j.books.population.Opening(books); !opened || says != want || spec.NumberOf(t.ID) != books {
+		j.add(WrongFunding, spec.TransferName(t),
+			"an opening of %s with %v centavos; the one has the id of the books, and %v",
+			spec.AccountName(books), says, want)
+
+		return
 	}
-	j.books.opened[books] = says
+	j.books.openings++
 }
 
 // judgeMoneyWithoutAct finds money of acts whose record did not come right behind it. The ledger was read
 // to a time.
 func (j *Judge) judgeMoneyWithoutAct(readTo uint64) {
-	maps.DeleteFunc(j.acts.moved, func(_ number128, t tb.Transfer) bool {
+	maps.DeleteFunc(j.acts.moved, func(_ spec.Number, t tb.Transfer) bool {
 		ended := t.Timestamp < readTo
 		if ended {
-			j.add(MoneyWithoutAct, transferName(t), "%s, %s: it has no record", actName(t.Code), movedBy(t))
+			j.add(MoneyWithoutAct, spec.TransferName(t), "%s, %s: it has no record", spec.ActName(t.Code),
+				spec.MovedBy(t))
 		}
 
 		return ended
 	})
-}
-
-// movedBy says what a transfer moves, for people.
-func movedBy(t tb.Transfer) string {
-	return fmt.Sprintf("%s centavos with code %d from %s to %s with the flags %#x",
-		decimal(t.Amount), t.Code, nameOf(fromTigerBeetle(t.DebitAccountID)),
-		nameOf(fromTigerBeetle(t.CreditAccountID)), t.Flags)
-}
-
-// actName names an act, for people.
-func actName(code uint16) string {
-	names := [...]string{"join", "suspension", "resumption", "cap on a payment", "cap by day", "cap by night",
-		"liquidity in", "liquidity out",
-		"account opened", "account blocked", "account closed", "account reopened", "deposit", "withdrawal", "key named",
-		"key revoked", "seal named", "seal revoked", "opening"}
-
-	if code < codeJoined || code > codeOpening {
-		return fmt.Sprintf("code %d", code)
-	}
-
-	return names[code-codeJoined]
 }
 
 // Who reads the register may be late, so a decision is judged by all that held shortly before.
@@ -335,14 +245,14 @@ func (j *Judge) lookedFrom(at uint64) uint64 {
 	return uint64(max(0, from))
 }
 
-func (j *Judge) terms(bank accountID) *bankTerms { return j.acts.of(booksOf(bank)) }
+func (j *Judge) terms(bank spec.AccountID) *bankTerms { return j.acts.of(spec.BooksOf(bank)) }
 
 // judgeSuspended checks a refusal with DS27: the register suspended one of the banks.
-func (j *Judge) judgeSuspended(at uint64, banks ...accountID) refusal {
-	if !j.exists(register) {
+func (j *Judge) judgeSuspended(at uint64, banks ...spec.AccountID) refusal {
+	if !j.exists(spec.Register) {
 		return unchecked
 	}
-	suspended := slices.ContainsFunc(banks, func(bank accountID) bool {
+	suspended := slices.ContainsFunc(banks, func(bank spec.AccountID) bool {
 		return slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), true)
 	})
 
@@ -350,10 +260,11 @@ func (j *Judge) judgeSuspended(at uint64, banks ...accountID) refusal {
 }
 
 // judgeBegun checks what was begun for banks, which none of them may be after its suspension.
-func (j *Judge) judgeBegun(subject string, at uint64, banks ...accountID) {
+func (j *Judge) judgeBegun(subject string, at uint64, banks ...spec.AccountID) {
 	for _, bank := range banks {
 		if !slices.Contains(j.terms(bank).suspended.during(j.lookedFrom(at), at), false) {
-			j.add(BeyondTerms, subject, "it was begun although %s had been suspended for more than %v", ispbOf(bank),
+			j.add(BeyondTerms, subject, "it was begun although %s had been suspended for more than %v",
+				spec.ISPBOf(bank),
 				registerAge)
 		}
 	}
@@ -361,9 +272,11 @@ func (j *Judge) judgeBegun(subject string, at uint64, banks ...accountID) {
 
 // judgePaymentCap checks a refusal with AM13: the payment is above the cap of its payer's bank.
 func (j *Judge) judgePaymentCap(p *payment) refusal {
-	caps := j.terms(p.content.payer).paymentCap.during(j.lookedFrom(p.decidedAt), p.decidedAt)
-	return unless(slices.ContainsFunc(caps, func(limit uint64) bool { return limit > 0 && p.content.centavos > limit }),
-		"its %d centavos are not above a cap on payments of %s: %d", p.content.centavos, ispbOf(p.content.payer), caps)
+	caps := j.terms(p.Content.Payer).paymentCap.during(j.lookedFrom(p.decidedAt), p.decidedAt)
+
+	return unless(slices.ContainsFunc(caps, func(limit uint64) bool { return limit > 0 && p.Content.Centavos > limit }),
+		"its %d centavos are not above a cap on payments of %s: %d", p.Content.Centavos,
+		spec.ISPBOf(p.Content.Payer), caps)
 }
 
 // judgeTerms checks what was held for a payment against the register.
@@ -371,17 +284,17 @@ func (j *Judge) judgeTerms(p *payment) {
 	if p.held == 0 || p.foreign != 0 {
 		return
 	}
-	c := p.content
-	j.judgeBegun(p.id.String(), p.heldAt, c.payer, c.payee)
-	terms, from := j.terms(c.payer), j.lookedFrom(p.heldAt)
+	c := p.Content
+	j.judgeBegun(p.ID.String(), p.heldAt, c.Payer, c.Payee)
+	terms, from := j.terms(c.Payer), j.lookedFrom(p.heldAt)
 
 	caps := terms.paymentCap.during(from, p.heldAt)
-	if !slices.ContainsFunc(caps, func(limit uint64) bool { return limit == 0 || c.centavos <= limit }) {
-		j.add(BeyondTerms, p.id.String(), "%d centavos were held, above the cap of %s on a payment: %d", c.centavos,
-			ispbOf(c.payer), caps)
+	if !slices.ContainsFunc(caps, func(limit uint64) bool { return limit == 0 || c.Centavos <= limit }) {
+		j.add(BeyondTerms, p.ID.String(), "%d centavos were held, above the cap of %s on a payment: %d", c.Centavos,
+			spec.ISPBOf(c.Payer), caps)
 	}
 
-	if p.capHeldAt == 0 && !p.old && !c.sameBank() && !j.clockWasWrong(p.acceptedMs, p.heldAt) {
+	if p.capHeldAt == 0 && !p.old && !c.SameBank() && !j.clockWasWrong(p.AcceptedMs, p.heldAt) {
 		for _, window := range windowsBetween(from, p.heldAt) {
 			if slices.ContainsFunc(terms.outflow[window].during(from, p.heldAt), func(limit outflowCap) bool {
 				return limit.centavos == 0
@@ -389,8 +302,8 @@ func (j *Judge) judgeTerms(p *payment) {
 				return
 			}
 		}
-		j.add(WrongAllowance, p.id.String(), "it was held without leg 4, although the outflow of %s is capped",
-			ispbOf(c.payer))
+		j.add(WrongAllowance, p.ID.String(), "it was held without leg 4, although the outflow of %s is capped",
+			spec.ISPBOf(c.Payer))
 	}
 }
 

@@ -10,6 +10,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // outcome is what the first report of a payment or return says.
@@ -24,43 +28,43 @@ func (o outcome) outcome() string {
 		return "settled"
 	}
 
-	return "rejected " + reasonText(o.reason)
+	return "rejected " + spec.ReasonText(o.reason)
 }
 
 // said is a report that is to be compared with its order.
 type said struct {
 	record      string
 	original    string
-	content     content
+	content     spec.Content
 	contentHash uint64
 	named       bool // accounts and amount can be read
 }
 
 // Report takes a record of pix.settlements.
-func (j *Judge) Report(r Record) {
+func (j *Judge) Report(r source.Record) {
 	var message pixv1.SettlementReport
 	if err := proto.Unmarshal(r.Value, &message); err != nil {
 		j.add(BadReport, "report "+r.String(), "undecodable: %v", err)
 		return
 	}
 
-	id, minutes, err := parseAnyID(message.EndToEndId)
+	id, minutes, err := spec.ParseID(message.EndToEndId)
 	if err != nil || id[0] == 'E' && message.OriginalEndToEndId != "" {
 		j.add(BadReport, "report "+r.String(), "it is about %.64q with the original %.64q: %v", message.EndToEndId,
 			message.OriginalEndToEndId, err)
 		return
 	}
 
-	p := j.payments[paymentKey(id, minutes)]
-	if j.whole && (p == nil || p.id != id) {
-		j.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, paymentsTopic)
+	p := j.payments[spec.PaymentKey(id, minutes)]
+	if j.whole && (p == nil || p.ID != id) {
+		j.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, source.Payments)
 		return
 	}
 
 	if !j.whole {
-		p = j.payment(paymentKey(id, minutes))
-		if p.id == (endToEndID{}) {
-			p.id, p.minutes = id, minutes // what the doubt is about
+		p = j.payment(spec.PaymentKey(id, minutes))
+		if p.ID == (spec.ID{}) {
+			p.ID, p.Minutes = id, minutes // what the doubt is about
 		}
 		defer j.doubt(p)
 	}
@@ -91,19 +95,19 @@ func (j *Judge) Report(r Record) {
 }
 
 // readReport reads the first report of a payment or return, and judges it by itself.
-func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport) *said {
-	bad := j.blame(BadReport, p.id.String(), fmt.Sprintf("report %v ", r))
+func (j *Judge) readReport(p *payment, r source.Record, message *pixv1.SettlementReport) *said {
+	bad := j.blame(BadReport, p.ID.String(), fmt.Sprintf("report %v ", r))
 	s := &said{record: r.String(), original: message.OriginalEndToEndId}
 
 	var err error
-	if s.content, err = readContent(message.Payer, message.Payee, message.AmountCentavos); err == nil {
+	if s.content, err = spec.ReadContent(message.Payer, message.Payee, message.AmountCentavos); err == nil {
 		s.named, s.contentHash = true,
-			contentHash(&pixv1.PaymentOrder{Payer: message.Payer, Payee: message.Payee,
+			spec.ContentHash(&pixv1.PaymentOrder{Payer: message.Payer, Payee: message.Payee,
 				AmountCentavos: message.AmountCentavos})
 	}
-	s.content.centavos = message.AmountCentavos
+	s.content.Centavos = message.AmountCentavos
 
-	reason, err := reasonNumber(message.ReasonCode)
+	reason, err := spec.ReasonNumber(message.ReasonCode)
 	if err != nil {
 		bad("%v", err)
 	}
@@ -114,7 +118,7 @@ func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport
 		message.Status != pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
 		bad("has the status %v and the reason %q", message.Status, message.ReasonCode)
 	case p.reported.settled:
-	case p.id[0] == 'D' && (message.Payer != nil || message.Payee != nil):
+	case p.ID[0] == 'D' && (message.Payer != nil || message.Payee != nil):
 		bad("says rejected, but names accounts")
 	}
 
@@ -123,20 +127,20 @@ func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport
 
 // judgeReport compares the first report with what its payment or return is about.
 func (j *Judge) judgeReport(p *payment, s *said) {
-	wrong := j.blame(ReportedContent, p.id.String(), fmt.Sprintf("report %s ", s.record))
+	wrong := j.blame(ReportedContent, p.ID.String(), fmt.Sprintf("report %s ", s.record))
 	switch {
-	case p.back == nil:
+	case p.Back == nil:
 		// Of a receipt that the ledger was asked for, only the hash of the content is known.
-		if same := s.content == p.content || p.adopted && p.receipt && s.contentHash == p.hash; !s.named || !same {
+		if same := s.content == p.Content || p.adopted && p.receipt && s.contentHash == p.Hash; !s.named || !same {
 			wrong("names another payer, payee or amount than the order")
 		}
-	case s.original != p.back.original.String() || s.content.centavos != p.back.centavos:
+	case s.original != p.Back.Original.String() || s.content.Centavos != p.Back.Centavos:
 		wrong("names another original or amount than the order")
 	case !p.reported.settled:
-	case p.content == (content{}):
-		j.add(WrongReturn, p.id.String(), "it settled, but no record of %s is its original %s", paymentsTopic,
-			p.back.original)
-	case !s.named || s.content != p.content:
+	case p.Content == (spec.Content{}):
+		j.add(WrongReturn, p.ID.String(), "it settled, but no record of %s is its original %s", source.Payments,
+			p.Back.Original)
+	case !s.named || s.content != p.Content:
 		wrong("does not name the original's payee and payer")
 	}
 }
@@ -146,28 +150,28 @@ func (j *Judge) countOutcome(p *payment) {
 	s := &j.summary
 
 	settled, moved, rejected := &s.Settled, &s.SettledCentavos, s.Rejected
-	if p.back != nil {
+	if p.Back != nil {
 		settled, moved, rejected = &s.Returned, &s.ReturnedCentavos, s.ReturnsRejected
 	}
 
 	if !p.reported.settled {
 		if p.reported.reason != 0 {
-			rejected[reasonText(p.reported.reason)]++
+			rejected[spec.ReasonText(p.reported.reason)]++
 		}
 
 		return
 	}
 	*settled++
 
-	*moved = moved.plus(moneyOf(p.amount()))
-	if p.content == (content{}) {
+	*moved = moved.Plus(spec.MoneyOf(p.Amount()))
+	if p.Content == (spec.Content{}) {
 		return
 	}
 
 	for leg := 1; leg <= 3; leg++ {
-		if p.content.legs()&(firstLeg<<(leg-1)) != 0 {
-			debit, credit := p.content.leg(leg)
-			j.books.expect(debit, credit, p.content.centavos)
+		if p.Content.Legs()&(spec.FirstLeg<<(leg-1)) != 0 {
+			debit, credit := p.Content.Leg(leg)
+			j.books.expect(debit, credit, p.Content.Centavos)
 		}
 	}
 }
@@ -185,10 +189,10 @@ type delivery struct {
 }
 
 // repeats are the reports of ids that have more than one.
-type repeats map[number128][]delivery
+type repeats map[spec.Number][]delivery
 
 // countReport takes a report of a payment or return.
-func (j *Judge) countReport(p *payment, record Record) {
+func (j *Judge) countReport(p *payment, record source.Record) {
 	d := delivery{record.Writer, record.Time.UnixMilli()}
 
 	p.reportCount++
@@ -205,7 +209,7 @@ func (j *Judge) countReport(p *payment, record Record) {
 // span is a time in which a partition was taken over by the engine that it had before.
 type span struct {
 	from, to int64 // Unix ms
-	id       endToEndID
+	id       spec.ID
 }
 
 // Take-overs by an engine that lives on need that it lost its partition: after a session
@@ -231,7 +235,7 @@ func (j *Judge) judgeRepeats() {
 			slices.Sort(times)
 
 			for i := 0; i+p.copies < len(times); i++ {
-				spans[writer] = append(spans[writer], span{times[i], times[i+p.copies], p.id})
+				spans[writer] = append(spans[writer], span{times[i], times[i+p.copies], p.ID})
 			}
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The clean history is of a night in São Paulo.
@@ -27,14 +29,14 @@ func (h *history) at(after time.Duration) {
 // refuse adds an order and, a while later, its receipt.
 func (h *history) refuse(reason string, centavos uint64, late time.Duration) {
 	o := h.order(alice, bruno, centavos)
-	h.receipt(o, reason, transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	h.receipt(o, reason, spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
 	h.last(1).Timestamp = uint64(h.now.Add(late).UnixNano())
 	h.report(o, reason)
 }
 
 // cap adds the act that caps the outflow of alice's bank, with its adjustment.
 func (h *history) cap(centavos uint64, changes ...func(adjustment *tb.Transfer)) {
-	h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: centavos, UserData32: windowSeconds})
+	h.act(spec.CodeNightCap, aliceBooks, tb.Transfer{UserData64: centavos, UserData32: windowSeconds})
 
 	if centavos > 0 {
 		h.adjust(centavos, centavos, changes...)
@@ -43,9 +45,9 @@ func (h *history) cap(centavos uint64, changes ...func(adjustment *tb.Transfer))
 
 // adjust adds an adjustment of the allowance right behind the act that caps it, as the services write it.
 func (h *history) adjust(centavos, said uint64, changes ...func(adjustment *tb.Transfer)) {
-	h.last(1).Flags, h.last(1).UserData64 = linkedFlag, said
+	h.last(1).Flags, h.last(1).UserData64 = spec.LinkedFlag, said
 
-	chain := ledger.GrantOf(*h.accountOf(allowanceOf(aliceBooks, byNight))).AppendAdjustment(nil, int64(centavos))
+	chain := ledger.GrantOf(*h.accountOf(spec.AllowanceOf(aliceBooks, byNight))).AppendAdjustment(nil, int64(centavos))
 	for i := range chain {
 		chain[i].Timestamp, chain[i].UserData64 = h.last(1).Timestamp+uint64(i)+1, said
 		for _, change := range changes {
@@ -95,10 +97,10 @@ func (h *history) begin(centavos uint64) {
 }
 
 func TestTermsAreJudged(t *testing.T) {
-	suspend := func(h *history) { h.act(codeSuspended, brunoBooks, tb.Transfer{}) }
-	resume := func(h *history) { h.act(codeResumed, brunoBooks, tb.Transfer{}) }
+	suspend := func(h *history) { h.act(spec.CodeSuspended, brunoBooks, tb.Transfer{}) }
+	resume := func(h *history) { h.act(spec.CodeResumed, brunoBooks, tb.Transfer{}) }
 	capAt := func(centavos uint64) func(h *history) {
-		return func(h *history) { h.act(codePaymentCap, aliceBooks, tb.Transfer{UserData64: centavos}) }
+		return func(h *history) { h.act(spec.CodePaymentCap, aliceBooks, tb.Transfer{UserData64: centavos}) }
 	}
 	refused := func(reason string, centavos uint64) func(h *history) {
 		return func(h *history) { h.refuse(reason, centavos, time.Second) }
@@ -158,7 +160,7 @@ func TestTermsAreJudged(t *testing.T) {
 		{"a cap is lowered", []step{{0, func(h *history) {
 			h.cap(100)
 		}}, {10 * second, func(h *history) { h.settle(60) }}, {20 * second, func(h *history) {
-			h.accountOf(allowanceOf(aliceBooks, byNight)).DebitsPending = tb.ToUint128(60)
+			h.accountOf(spec.AllowanceOf(aliceBooks, byNight)).DebitsPending = tb.ToUint128(60)
 			h.cap(30)
 		}}, {30 * second, refused("LQ12", 1)}}, ""},
 	} {

@@ -1,12 +1,15 @@
 package audit
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // Verdict is the result of the audit.
@@ -21,93 +24,50 @@ type Verdict struct {
 
 // Summary counts what the audit read.
 type Summary struct {
-	Orders          int            `json:"orders"`
-	Payments        int            `json:"payments"`
-	Settled         int            `json:"settled"`
-	SettledCentavos money          `json:"settled_centavos"`
-	Rejected        map[string]int `json:"rejected"`     // by reason
-	DeadLetters     map[string]int `json:"dead_letters"` // by reason
-	// outcomes with the sealed word of the payee's bank
-	Answered int `json:"answered"`
-	// outcomes as old as the oldest response that is left: not checked
-	AnswersGone int `json:"answers_gone"`
-	// why responses could not be read: nothing was checked by them
-	AnswersUnread    string         `json:"answers_unread,omitempty"`
+	Orders           int            `json:"orders"`
+	Payments         int            `json:"payments"`
+	Settled          int            `json:"settled"`
+	SettledCentavos  spec.Money     `json:"settled_centavos"`
+	Rejected         map[string]int `json:"rejected"`     // by reason
+	DeadLetters      map[string]int `json:"dead_letters"` // by reason
+	Answered         int            `json:"answered"`     // outcomes with the sealed word of the payee's bank
 	Returns          int            `json:"returns"`
 	Returned         int            `json:"returned"`
-	ReturnedCentavos money          `json:"returned_centavos"`
+	ReturnedCentavos spec.Money     `json:"returned_centavos"`
 	ReturnsRejected  map[string]int `json:"returns_rejected"` // by reason
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
-	Requests         int            `json:"requests"` // questions to banks that the topic still keeps
-	// of loadtest conform, about no payment: not checked
-	TrialRequests int `json:"trial_requests,omitempty"`
-	// outcomes whose question is older than the oldest that is left: not checked
-	RequestsGone int `json:"requests_gone"`
-	// why they could not be read: nothing was checked by them
-	RequestsUnread string `json:"requests_unread,omitempty"`
-	// that repeated reports prove of one engine, at least
-	TakeOvers      int            `json:"take_overs"`
-	Waited         int            `json:"waited"`          // payments that waited for their deadline
-	WaitedOnTime   int            `json:"waited_on_time"`  // of these, ended within 2 s
-	ReasonsChecked map[string]int `json:"reasons_checked"` // refusals that follow from order and ledger
-	// refusals that only the engine's settings or queues explain
-	ReasonsUnchecked map[string]int `json:"reasons_unchecked"`
-	Acts             map[string]int `json:"acts"`   // of the register, by kind
-	Capped           int            `json:"capped"` // payments held with leg 4
+	Requests         int            `json:"requests"`        // questions to banks that the topic still keeps
+	TakeOvers        int            `json:"take_overs"`      // that repeated reports prove of one engine, at least
+	Waited           int            `json:"waited"`          // payments that waited for their deadline
+	WaitedOnTime     int            `json:"waited_on_time"`  // of these, ended within 2 s
+	ReasonsChecked   map[string]int `json:"reasons_checked"` // refusals that follow from order and ledger
+	Acts             map[string]int `json:"acts"`            // of the register, by kind
+	Capped           int            `json:"capped"`          // payments held with leg 4
 	// times that the Kafka client left records out, and they were fetched again
-	LeftOut          int   `json:"left_out,omitempty"`
-	Transfers        int   `json:"transfers"`
-	Accounts         int   `json:"accounts"`
-	IssuanceCentavos money `json:"issuance_centavos"`
+	LeftOut          int        `json:"left_out,omitempty"`
+	Transfers        int        `json:"transfers"`
+	Accounts         int        `json:"accounts"`
+	IssuanceCentavos spec.Money `json:"issuance_centavos"`
+	// what a clean verdict does not claim
+	NotChecked map[string]int `json:"not_checked,omitempty"`
+	// why topics could not be read, so that a verdict about them is missing
+	Unread []string `json:"unread,omitempty"`
 }
 
-// Unread says which topics could not be read, so that a verdict about them is missing.
-func (s Summary) Unread() (problems []string) {
-	if s.AnswersUnread != "" {
-		problems = append(problems, "the audit did not check the responses of banks: "+s.AnswersUnread)
-	}
-
-	if s.RequestsUnread != "" {
-		problems = append(problems, "the audit did not check the requests to banks: "+s.RequestsUnread)
-	}
-
-	return problems
-}
+// Things of which some are not checked.
+const (
+	answersGone   = "responses that are gone" // outcomes as old as the oldest response that is left
+	requestsGone  = "requests that are gone"  // outcomes whose question is older than the oldest that is left
+	TrialRequests = "requests of loadtest conform"
+	RefusalsWith  = "refusals with " // a reason that only the engine's settings or queues explain
+)
 
 // Write prints the verdict for people; its last line is the verdict itself.
 func (v Verdict) Write(w io.Writer) {
-	s := v.Summary
-	line := func(needed bool, format string, arguments ...any) {
-		if needed {
-			fmt.Fprintf(w, format+"\n", arguments...)
-		}
-	}
-	line(true, "read    %d orders, %d transfers, %d accounts", s.Orders, s.Transfers, s.Accounts)
-	line(true, "payments %d: settled %d (%v centavos), rejected %d%s; dead letters %d%s",
-		s.Payments, s.Settled, s.SettledCentavos, total(s.Rejected), byReason(s.Rejected), total(s.DeadLetters),
-		byReason(s.DeadLetters))
-	line(s.Returns > 0, "returns %d: settled %d (%v centavos), rejected %d%s",
-		s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
-	checked := total(s.ReasonsChecked)
-	line(checked > 0, "refused %d without a bank's word, for reasons that follow from order and ledger%s", checked,
-		byReason(s.ReasonsChecked))
-	line(s.Waited > 0, "waited  %d for their deadline, %d of them ended within %v after it", s.Waited,
-		s.WaitedOnTime, lateAfter)
-	line(s.Requests > 0, "requests %d to banks are left in the topic: each is about its payment, or listed below",
-		s.Requests)
-	line(s.Answered > 0, "responses %d outcomes have the sealed word of the payee's bank", s.Answered)
-	line(true, "repeated %d orders, %d reports (each equal to the first, or listed below); the repeated reports prove %d take-overs of one engine, at least",
-		s.RepeatedOrders, s.RepeatedReports, s.TakeOvers)
-	acts := total(s.Acts)
-	line(acts > 0, "acts    %d, replayed in the order of the ledger%s; %d payments count toward a cap on outflow", acts,
-		byReason(s.Acts), s.Capped)
-	line(s.LeftOut > 0, "Kafka   %d times the client left records out: they were fetched again", s.LeftOut)
-	line(true, "money   %v centavos issued", s.IssuanceCentavos)
+	counts, _ := json.MarshalIndent(v.Summary, "", "  ") // numbers and texts only
+	fmt.Fprintf(w, "%s\n", counts)
 
-	for _, problem := range s.Unread() {
-		line(true, "NOT CHECKED: %s", problem)
-	}
 	listed := 0
 
 	for _, f := range v.Findings {
@@ -116,9 +76,9 @@ func (v Verdict) Write(w io.Writer) {
 	}
 
 	if rest := v.FindingCount - listed; rest > 0 {
-		line(true, "WRONG … and %d more; in all:%s", rest, byReason(v.ByKind))
+		fmt.Fprintf(w, "WRONG … and %d more; in all:%s\n", rest, byKind(v.ByKind))
 	}
-	line(true, "%v", v)
+	fmt.Fprintln(w, v)
 }
 
 // write prints a finding.
@@ -137,27 +97,21 @@ func (f Finding) write(w io.Writer) {
 // unchecked says what a clean verdict does not claim.
 func (v Verdict) unchecked() string {
 	s := v.Summary
-	noAnswers := s.AnswersUnread != "" || s.Settled > 0 && s.Answered+s.AnswersGone == 0
-	text := ""
+	parts := slices.Clone(s.Unread)
 
-	for _, part := range []struct {
-		is   bool
-		says string
-	}{
-		{noAnswers, "responses of banks"},
-		{!noAnswers && s.AnswersGone > 0, fmt.Sprintf("%d responses that are gone", s.AnswersGone)},
-		{s.RequestsUnread != "", "requests to banks"},
-		{s.RequestsUnread == "" && s.RequestsGone > 0, fmt.Sprintf("%d requests that are gone", s.RequestsGone)},
-		{s.TrialRequests > 0, fmt.Sprintf("%d requests of loadtest conform", s.TrialRequests)},
-		{total(s.ReasonsUnchecked) > 0,
-			fmt.Sprintf("the reasons of %d refusals%s", total(s.ReasonsUnchecked), byReason(s.ReasonsUnchecked))},
-	} {
-		if part.is {
-			text += ", " + part.says
-		}
+	if s.Settled > 0 && s.Answered+s.NotChecked[answersGone] == 0 {
+		parts = append(parts, "responses of banks")
 	}
 
-	return strings.Replace(text, ", ", "; NOT CHECKED: ", 1)
+	for _, what := range slices.Sorted(maps.Keys(s.NotChecked)) {
+		parts = append(parts, fmt.Sprintf("%d %s", s.NotChecked[what], what))
+	}
+
+	if len(parts) == 0 {
+		return ""
+	}
+
+	return "; NOT CHECKED: " + strings.Join(parts, ", ")
 }
 
 func (v Verdict) String() string {
@@ -168,17 +122,8 @@ func (v Verdict) String() string {
 			strings.Join(kinds, ", "))
 	}
 
-	what, source := fmt.Sprintf("%d payments", s.Payments), "funded"
-	if s.Returns > 0 {
-		what += fmt.Sprintf(" and %d returns", s.Returns)
-	}
-
-	if acts := total(s.Acts); acts > 0 {
-		what, source = what+fmt.Sprintf(" under %d acts", acts), "funded or of an act"
-	}
-
-	return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is %s and where the reports put it%s",
-		what, source, v.unchecked())
+	return fmt.Sprintf("AUDIT CLEAN: %d payments and %d returns under %d acts, every one has exactly one outcome, every centavo is funded or of an act, and where the reports put it%s",
+		s.Payments, s.Returns, total(s.Acts), v.unchecked())
 }
 
 func total(counts map[string]int) (sum int) {
@@ -189,17 +134,12 @@ func total(counts map[string]int) (sum int) {
 	return sum
 }
 
-func byReason(counts map[string]int) string {
-	if len(counts) == 0 {
-		return ""
+func byKind(counts map[string]int) (text string) {
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		text += fmt.Sprintf(" %s %d;", kind, counts[kind])
 	}
 
-	var parts []string
-	for _, reason := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%s %d", reason, counts[reason]))
-	}
-
-	return " (" + strings.Join(parts, ", ") + ")"
+	return text
 }
 
 // Finding is one thing that is wrong, with all that are wrong in the same way.
@@ -249,7 +189,6 @@ const (
 	MoneyWithoutAct    = "money without an act"
 	BeyondTerms        = "payment that the register forbids"
 	WrongAllowance     = "allowance that is not the cap's"
-	WrongArchive       = "archive that is not the ledger's"
 	WrongLedger        = "ledger that is not the topics'"
 	LedgerRenewed      = "ledger that took the place of another"
 	LogGivenUp         = "log that was given up"

@@ -351,7 +351,7 @@ func (r *run) conclude(ctx context.Context, loaded *load.Result) (*Result, error
 		return nil, err
 	}
 	verdict, err := audit.Run(ctx, audit.Config{
-		Archive: os.DirFS(w.ArchiveFolder()), Secrets: secrets, LateRequests: r.lateRequests(),
+		Secrets: secrets, LateRequests: r.lateRequests(),
 		Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client,
 		Deadline: r.Deadline, HoldMax: max(time.Minute, r.Deadline+pendingAfterDeadline),
 		Wait: r.Deadline + pendingAfterDeadline + 30*time.Second, Log: w.event,
@@ -405,7 +405,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 			r.Kafka, r.Replicas, r.Deadline),
 		Load: loaded, Audit: verdict, Answers: told, Light: r.light,
 		Clients:  r.clients.Submitted(),
-		Problems: append(r.clients.Problems(told), verdict.Summary.Unread()...),
+		Problems: append(r.clients.Problems(told), verdict.Summary.Unread...),
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
 		result.problem("only %.0f %% of the payments settled: the run proves little; make it longer, or the faults fewer",

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/liquida/liquida/loadtest/audit/source"
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -49,23 +52,23 @@ func (a *Audit) begin(ctx context.Context) (b beginning, err error) {
 		return b, err
 	}
 
-	starts, err := a.offsets(ctx, admin.ListStartOffsets, paymentsTopic)
+	starts, err := a.offsets(ctx, admin.ListStartOffsets, source.Payments)
 	if err != nil {
 		return b, err
 	}
 
-	if b.from, err = a.offsets(ctx, admin.ListCommittedOffsets, settlementsTopic, deadLettersTopic); err != nil {
+	if b.from, err = a.offsets(ctx, admin.ListCommittedOffsets, source.Settlements, source.DeadLetters); err != nil {
 		return b, err
 	}
 
-	orders, err := a.offsets(ctx, admin.ListCommittedOffsets, paymentsTopic)
+	orders, err := a.offsets(ctx, admin.ListCommittedOffsets, source.Payments)
 	if err != nil {
 		return b, err
 	}
 
-	b.mayBefore, b.from[paymentsTopic] = orders[paymentsTopic], starts[paymentsTopic]
+	b.mayBefore, b.from[source.Payments] = orders[source.Payments], starts[source.Payments]
 	for partition, offset := range committed {
-		b.from[paymentsTopic][partition] = max(offset, starts[paymentsTopic][partition])
+		b.from[source.Payments][partition] = max(offset, starts[source.Payments][partition])
 	}
 	b.since, err = a.now(ctx)
 
@@ -80,7 +83,7 @@ func (a *Audit) follow(ctx context.Context) error {
 	}
 
 	issuance, _, err := ask(ctx, a, func() ([]tb.Account, error) {
-		return a.config.Ledger.LookupAccounts([]tb.Uint128{audit.IssuanceID()})
+		return a.config.Ledger.LookupAccounts([]tb.Uint128{spec.Issuance.TigerBeetle()})
 	})
 	if err != nil {
 		return err
@@ -119,9 +122,6 @@ func (a *Audit) follow(ctx context.Context) error {
 		}
 	}
 }
-
-// codeClockProbe is the code of what engines write while nobody pays.
-const codeClockProbe = 19
 
 // following is what follow knows.
 type following struct {
@@ -233,7 +233,7 @@ func (f *following) readLedger(ctx context.Context) error {
 		f.next = t.Timestamp + 1
 		f.follower.Transfer(t)
 
-		if t.Code != codeClockProbe {
+		if t.Code != spec.CodeClockProbe {
 			f.newsAt = asked
 		}
 	}

@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/liquida/liquida/loadtest/audit/spec"
+
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // Pages of the ledger. A reply is at most 1 MiB.
@@ -20,7 +24,7 @@ const (
 func ask[T any](ctx context.Context, a *Audit, request func() (T, error)) (T, time.Duration, error) {
 	began := time.Now()
 
-	value, err := audit.Ask(ctx, request)
+	value, err := source.Ask(ctx, request)
 	switch {
 	case ctx.Err() != nil:
 		return value, 0, err
@@ -56,7 +60,7 @@ func wholeChains(transfers []tb.Transfer) []tb.Transfer {
 
 // history gives a follower the register of before a time.
 func (a *Audit) history(ctx context.Context, follower *audit.Judge, before uint64) error {
-	filter := tb.QueryFilter{Ledger: audit.BooksLedger, TimestampMax: before}
+	filter := tb.QueryFilter{Ledger: spec.BooksLedger, TimestampMax: before}
 
 	for {
 		if err := a.pace.await(ctx); err != nil {
@@ -103,7 +107,7 @@ func (a *Audit) watchBalances(ctx context.Context) {
 	look := func(every time.Duration) (broken []audit.Finding, err error) {
 		if time.Since(listed) > every {
 			transits, _, err = ask(ctx, a, func() ([]tb.Account, error) {
-				return a.config.Ledger.QueryAccounts(tb.QueryFilter{Code: audit.TransitCode, Limit: banksMax + 1})
+				return a.config.Ledger.QueryAccounts(tb.QueryFilter{Code: spec.KindTransit, Limit: banksMax + 1})
 			})
 			listed = time.Now()
 		}
@@ -130,7 +134,7 @@ func (a *Audit) watchBalances(ctx context.Context) {
 	a.repeat(ctx, time.Second, "the balances cannot be read", func() error {
 		if !opened {
 			marker, _, err := ask(ctx, a, func() ([]tb.Transfer, error) {
-				return a.config.Ledger.LookupTransfers([]tb.Uint128{audit.MarkerID()})
+				return a.config.Ledger.LookupTransfers([]tb.Uint128{spec.MarkerID.TigerBeetle()})
 			})
 			if opened = len(marker) > 0; err != nil || !opened {
 				return err

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/audit"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
 // pairInterval is how often topics and ledger are compared: as often as engines and front doors do.
@@ -13,7 +15,7 @@ const pairInterval = 5 * time.Second
 // watchPair compares topics and ledger. With another ledger, or an older copy, nothing that the light says would be
 // true, so it is red at once.
 func (a *Audit) watchPair(ctx context.Context) {
-	pair, err := audit.OpenPair(a.config.Kafka, a.config.Ledger)
+	pair, err := source.OpenPair(a.config.Kafka, a.config.Ledger)
 	if err != nil {
 		a.config.Log("topics and ledger cannot be compared: %v", err)
 		return // the records cannot be read either, and that is said

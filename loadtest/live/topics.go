@@ -11,28 +11,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/audit"
+
+	"github.com/liquida/liquida/loadtest/audit/source"
 )
 
-const (
-	paymentsTopic    = "pix.payments"
-	settlementsTopic = "pix.settlements"
-	deadLettersTopic = "pix.dead-letters"
-	engineGroup      = "clearing-engine"
-)
-
-var allTopics = []string{paymentsTopic, settlementsTopic, deadLettersTopic}
+var allTopics = []string{source.Payments, source.Settlements, source.DeadLetters}
 
 const brokerAnswersWithin = 5 * time.Second
 
 // topics reads the three topics from where it was told, to their ends and on.
 type topics struct {
-	*audit.Reader
+	*source.Reader
 	admin *kadm.Client
 }
 
 // openTopics returns a reader that begins at these offsets.
-func (a *Audit) openTopics(from audit.Offsets) (*topics, error) {
-	reader, err := audit.OpenReader(a.config.Kafka, a.config.Behind, from,
+func (a *Audit) openTopics(from source.Offsets) (*topics, error) {
+	reader, err := source.OpenReader(a.config.Kafka, a.config.Behind, from,
 		kgo.ClientID("live-audit"),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.MetadataMaxAge(5*time.Second), kgo.MetadataMinAge(time.Second), // partitions may be added
@@ -92,7 +87,7 @@ func (a *Audit) offsets(ctx context.Context, list lister, topics ...string) (map
 func (a *Audit) committed(ctx context.Context, admin *kadm.Client) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
-	offsets, err := audit.Committed(ctx, admin)
+	offsets, err := source.Committed(ctx, admin)
 
 	return offsets, a.answered(err)
 }
@@ -101,19 +96,19 @@ const pollMax = 5000
 
 // read gives a follower what has come, or waits for it.
 func (t *topics) read(ctx context.Context, wait time.Duration, follower *audit.Judge) (came int, err error) {
-	return t.Poll(ctx, wait, pollMax, &audit.Taking{
-		Take: func(topic string, r audit.Record) {
+	return t.Poll(ctx, wait, pollMax, &source.Taking{
+		Take: func(topic string, r source.Record) {
 			switch topic {
-			case paymentsTopic:
+			case source.Payments:
 				follower.Order(r)
-			case settlementsTopic:
+			case source.Settlements:
 				follower.Report(r)
-			case deadLettersTopic:
+			case source.DeadLetters:
 				follower.DeadLetter(r)
 			}
 		},
-		Pass: audit.Unreadable,
-		Gone: func(topic string, from int64, r audit.Record) error {
+		Pass: source.Unreadable,
+		Gone: func(topic string, from int64, r source.Record) error {
 			return fmt.Errorf("partition %d of %s is gone from offset %d to %d: begins again from now", r.Partition,
 				topic, from, r.Offset-1)
 		},
@@ -128,7 +123,7 @@ func (t *topics) read(ctx context.Context, wait time.Duration, follower *audit.J
 }
 
 // grow reads partitions that were added, from their beginning on.
-func (t *topics) grow(ends audit.Offsets) {
+func (t *topics) grow(ends source.Offsets) {
 	for topic, partitions := range ends {
 		for partition := range partitions {
 			t.Add(topic, partition)

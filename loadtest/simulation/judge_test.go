@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -177,15 +177,13 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	if err != nil {
 		complain("%v", err)
 	}
-	var archived fs.FS
 
 	if w.archiverConfig != nil {
 		problems = append(problems, w.concludeArchive()...)
-		archived = os.DirFS(w.archiverConfig.Folder)
 	}
 
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
-		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Archive: archived, Wait: quietMax,
+		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Wait: quietMax,
 		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines,
 		HoldMax:          w.engineConfig.PendingTimeout,
 		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests,
@@ -199,7 +197,17 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 		complain("%s", text.String())
 	}
 
-	problems = append(problems, verdict.Summary.Unread()...)
+	if w.archiverConfig != nil && !w.rebuilt && err == nil {
+		folder := os.DirFS(w.archiverConfig.Folder)
+		// concludeArchive says why not
+		totals, _ := archive.Verify(folder, func(archive.Manifest) {}, func(archive.DayEnd) {})
+
+		if settled := verdict.Summary.Settled + verdict.Summary.Returned; totals.Settled != settled {
+			complain("archive: it has %d settled payments, the ledger %d", totals.Settled, settled)
+		}
+	}
+
+	problems = append(problems, verdict.Summary.Unread...)
 	if problem := w.planted.Problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil &&
 		problem != "" {
 		complain("%s", problem)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/loadtest/audit"
+
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/ledger"
@@ -26,9 +28,9 @@ func TestSuspensionUnderLoad(t *testing.T) {
 		}
 
 		summary := s.verdict()
-		if summary.ReasonsChecked["DS27"] == 0 || summary.ReasonsUnchecked["DS27"] > 0 {
+		if summary.ReasonsChecked["DS27"] == 0 || summary.NotChecked[audit.RefusalsWith+"DS27"] > 0 {
 			s.t.Errorf("DS27 was checked %d times, and not checked %d times", summary.ReasonsChecked["DS27"],
-				summary.ReasonsUnchecked["DS27"])
+				summary.NotChecked[audit.RefusalsWith+"DS27"])
 		}
 	})
 }
@@ -53,9 +55,9 @@ func TestCapsUnderLoad(t *testing.T) {
 
 		summary := s.verdict()
 		for _, reason := range []string{"AM13", "LQ12"} {
-			if summary.ReasonsChecked[reason] == 0 || summary.ReasonsUnchecked[reason] > 0 {
+			if summary.ReasonsChecked[reason] == 0 || summary.NotChecked[audit.RefusalsWith+reason] > 0 {
 				s.t.Errorf("%s was checked %d times, and not checked %d times", reason, summary.ReasonsChecked[reason],
-					summary.ReasonsUnchecked[reason])
+					summary.NotChecked[audit.RefusalsWith+reason])
 			}
 		}
 

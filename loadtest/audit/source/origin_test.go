@@ -1,4 +1,4 @@
-package audit
+package source
 
 import (
 	"slices"
@@ -14,6 +14,8 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // namingLedger holds nothing but names of logs.
@@ -45,11 +47,11 @@ func (l *namingLedger) LookupTransfers(ids []tb.Uint128) (found []tb.Transfer, _
 
 // The two derivations of ids and hashes meet only here.
 func TestTheLogMustBeTheLedgers(t *testing.T) {
-	_, topics := fakeTopics(t, 2, paymentsTopic, settlementsTopic, deadLettersTopic, checkpointsTopic)
+	_, topics := fakeTopics(t, 2, Payments, Settlements, DeadLetters, checkpointsTopic)
 	for range 3 {
-		produceOne(t, topics.client, paymentsTopic, 1)
+		produceOne(t, topics.client, Payments, 1)
 	}
-	hashes, err := stream.HashBatches(t.Context(), topics.client, paymentsTopic, map[int32]int64{1: 0})
+	hashes, err := stream.HashBatches(t.Context(), topics.client, Payments, map[int32]int64{1: 0})
 	kit.Must(t, err)
 	right := ledger.Origin{Log: 1, Partition: 1, Hash: hashes[1]}
 
@@ -81,7 +83,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		})}, 0, "begins with another batch"},
 		{"a commit above the end", []tb.Transfer{right.Transfer()}, 4, "has committed offset 4 of partition 1"},
 	} {
-		b, err := topics.bounds(t.Context())
+		b, err := topics.Bounds(t.Context())
 		kit.Must(t, err)
 
 		err = checkLog(t.Context(), &namingLedger{transfers: c.transfers}, topics, b, map[int32]int64{1: c.committed})
@@ -90,54 +92,23 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		}
 	}
 	// Before the topics name a ledger, a wrong log is all that is known. Then the wrong ledger comes first.
-	b, err := topics.bounds(t.Context())
-	kit.Must(t, err)
-
-	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: codeMarker}, changed(func(o *ledger.Origin) {
-		o.Hash[0]++
-	})}}
+	wrong := &namingLedger{transfers: []tb.Transfer{{ID: spec.MarkerID.TigerBeetle(), Code: spec.CodeMarker},
+		changed(func(o *ledger.Origin) {
+			o.Hash[0]++
+		})}}
 	for _, want := range []string{"begins with another batch",
 		"partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
-		kit.Says(t, checkPair(t.Context(), wrong, topics, b, nil), want)
+		kit.Says(t, CheckPair(t.Context(), wrong, topics), want)
 		checkpoint := origin.Checkpoint{Ledger: ledger.Identity{Number: 1, Since: 77}, Log: 1, Offset: -1}
 		kit.Must(t, origin.WriteCheckpoints(t.Context(), topics.client, map[int32]origin.Checkpoint{0: checkpoint}))
 	}
 	kit.Must(t, kit.ErrorOf(
 		topics.admin.DeleteRecords(t.Context(),
-			kadm.Offsets{paymentsTopic: {1: {Topic: paymentsTopic, Partition: 1, At: 1}}})))
+			kadm.Offsets{Payments: {1: {Topic: Payments, Partition: 1, At: 1}}})))
 
-	if b, err = topics.bounds(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b, err := topics.Bounds(t.Context())
+	kit.Must(t, err)
 	// a log that was cut
 	kit.Says(t, checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil),
 		"has the offsets 1 to 3")
-}
-
-func TestForgedNamesAreFound(t *testing.T) {
-	h := clean(t)
-	good := ledger.Origin{Log: 3, Partition: 1023, Offset: 9}.Transfer()
-	h.transfers = append(h.transfers, good)
-	h.finds("names of logs", "", 0)
-	h = clean(t)
-
-	h.transfers = append(h.transfers, good, ledger.GivenUp(3))
-	if verdict := h.audit(); verdict.FindingCount != 1 ||
-		!strings.Contains(verdict.Findings[0].Detail, "log 3 of pix.payments was given up") {
-		t.Errorf("a log that was given up: %+v", verdict.Findings)
-	}
-
-	for _, spoil := range []func(*tb.Transfer){
-		func(n *tb.Transfer) { n.Amount = tb.ToUint128(1) },
-		func(n *tb.Transfer) { n.Code = codeGivenUp },
-		func(n *tb.Transfer) { n.DebitAccountID, n.CreditAccountID = n.CreditAccountID, n.DebitAccountID },
-		func(n *tb.Transfer) { n.ID = tb.ToUint128(1<<36 | 2<<4 | 14) },
-		func(n *tb.Transfer) { n.ID = ledger.OriginID(0, 3) },
-	} {
-		h := clean(t)
-		forged := good
-		spoil(&forged)
-		h.transfers = append(h.transfers, forged)
-		h.finds(forged, UnexplainedMoney, 1)
-	}
 }

@@ -1,4 +1,4 @@
-package audit
+package source
 
 import (
 	"context"
@@ -12,16 +12,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// topics reads whole topics, without a consumer group.
-type topics struct {
+// Topics reads whole topics, without a consumer group.
+type Topics struct {
 	kafka      []kgo.Opt
 	client     *kgo.Client
 	admin      *kadm.Client
-	unreadable behind
-	leftOut    int // how often records were fetched again that the client had left out
+	unreadable Behind
+	LeftOut    int // how often records were fetched again that the client had left out
 }
 
-func openTopics(kafka []kgo.Opt, unreadable behind) (*topics, error) {
+// OpenTopics connects to Kafka.
+func OpenTopics(kafka []kgo.Opt, unreadable Behind) (*Topics, error) {
 	kafka = append(slices.Clone(kafka), kgo.ClientID("audit"))
 
 	client, err := kgo.NewClient(kafka...)
@@ -29,28 +30,31 @@ func openTopics(kafka []kgo.Opt, unreadable behind) (*topics, error) {
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
 
-	return &topics{kafka, client, kadm.NewClient(client), unreadable, 0}, nil
+	return &Topics{kafka, client, kadm.NewClient(client), unreadable, 0}, nil
 }
 
-func (t *topics) close() { t.client.Close() }
+// Close ends the connection.
+func (t *Topics) Close() { t.client.Close() }
 
 const brokerAnswersWithin = 15 * time.Second
 
-// bounds are the offsets between which the audit reads, by topic.
-type bounds struct{ starts, ends kadm.ListedOffsets }
+// Bounds are the offsets between which the audit reads, by topic.
+type Bounds struct{ Starts, Ends kadm.ListedOffsets }
 
-func (t *topics) bounds(ctx context.Context) (bounds, error) {
-	return t.boundsOf(ctx, paymentsTopic, settlementsTopic, deadLettersTopic)
+// Bounds returns those of the topics that must be whole.
+func (t *Topics) Bounds(ctx context.Context) (Bounds, error) {
+	return t.BoundsOf(ctx, Payments, Settlements, DeadLetters)
 }
 
-func (t *topics) boundsOf(ctx context.Context, names ...string) (b bounds, err error) {
+// BoundsOf returns those of some topics.
+func (t *Topics) BoundsOf(ctx context.Context, names ...string) (b Bounds, err error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
 
-	if b.starts, err = t.admin.ListStartOffsets(ctx, names...); err == nil {
-		if err = b.starts.Error(); err == nil {
-			if b.ends, err = t.admin.ListEndOffsets(ctx, names...); err == nil {
-				err = b.ends.Error()
+	if b.Starts, err = t.admin.ListStartOffsets(ctx, names...); err == nil {
+		if err = b.Starts.Error(); err == nil {
+			if b.Ends, err = t.admin.ListEndOffsets(ctx, names...); err == nil {
+				err = b.Ends.Error()
 			}
 		}
 	}
@@ -62,13 +66,13 @@ func (t *topics) boundsOf(ctx context.Context, names ...string) (b bounds, err e
 	return b, nil
 }
 
-// committed returns the engine group's offset in each partition of the orders.
-func (t *topics) committed(ctx context.Context, b bounds) (map[int32]int64, error) {
+// Committed returns the engine group's offset in each partition of the orders.
+func (t *Topics) Committed(ctx context.Context, b Bounds) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
 
 	offsets, err := Committed(ctx, t.admin)
-	for partition, start := range b.starts[paymentsTopic] {
+	for partition, start := range b.Starts[Payments] {
 		if _, known := offsets[partition]; err == nil && !known {
 			offsets[partition] = start.Offset // nothing committed: nothing is finished
 		}
@@ -79,8 +83,8 @@ func (t *topics) committed(ctx context.Context, b bounds) (map[int32]int64, erro
 
 const noProgressMax = 30 * time.Second
 
-// passSaid goes on behind what the engine said that it could not read, and behind what was aborted.
-func passSaid(said func(partition int32, offset int64) (next int64, known bool)) Pass {
+// PassSaid goes on behind what the engine said that it could not read, and behind what was aborted.
+func PassSaid(said func(partition int32, offset int64) (next int64, known bool)) Pass {
 	return func(ctx context.Context, r *Reader, topic string, partition int32, offset int64) (next int64, known bool) {
 		if next, known = said(partition, offset); known {
 			return next, true
@@ -91,14 +95,15 @@ func passSaid(said func(partition int32, offset int64) (next int64, known bool))
 	}
 }
 
-// readAll calls take with every record of a topic between its bounds. Where nothing can be read,
+// ReadAll calls take with every record of a topic between its bounds. Where nothing can be read,
 // it asks pass, which may be nil. A record that the broker has and the client leaves out is fetched
 // again. If the broker has it no longer, readAll calls gone with the first one that is left, or fails if
 // gone is nil.
-func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone func(Record), pass Pass) error {
+func (t *Topics) ReadAll(ctx context.Context, topic string, b Bounds, take, gone func(Record), pass Pass) error {
 	from, ends := map[int32]int64{}, map[int32]int64{}
-	for partition, end := range b.ends[topic] {
-		if start := b.starts[topic][partition].Offset; start < end.Offset {
+
+	for partition, end := range b.Ends[topic] {
+		if start := b.Starts[topic][partition].Offset; start < end.Offset {
 			from[partition], ends[partition] = start, end.Offset
 		}
 	}
@@ -113,7 +118,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 	}
 	defer r.Close()
 	r.ends = Offsets{topic: ends}
-	defer func() { t.leftOut += r.leftOut }()
+	defer func() { t.LeftOut += r.leftOut }()
 	var failed error // the last that a partition said
 
 	taking := Taking{
@@ -131,7 +136,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 		Failed: func(_ string, partition int32, err error) error {
 			var bomb *kgo.ErrDecompressTooLarge
 			// no client can read it, so no engine has used it
-			if (topic == answersTopic || topic == questionsTopic) && errors.As(err, &bomb) {
+			if (topic == Answers || topic == Questions) && errors.As(err, &bomb) {
 				next := r.next[topic][partition]
 				if bomb.Offset <= next { // else the client has left out what stands before it: it is fetched again
 					next = bomb.NextOffset

@@ -1,4 +1,4 @@
-package audit
+package source
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type Offsets = map[string]map[int32]int64
 // Reader reads topics from some places on, each partition in its order, without a consumer group.
 type Reader struct {
 	client  *kgo.Client
-	behind  behind
+	behind  Behind
 	next    Offsets           // to read next
 	ends    Offsets           // where to end; nil: never
 	left    map[place]leftOut // what the client left out last
@@ -60,7 +60,7 @@ func Unreadable(ctx context.Context, r *Reader, topic string, partition int32, o
 }
 
 // OpenReader returns a reader that begins at these offsets.
-func OpenReader(kafka []kgo.Opt, behind behind, from Offsets, more ...kgo.Opt) (*Reader, error) {
+func OpenReader(kafka []kgo.Opt, behind Behind, from Offsets, more ...kgo.Opt) (*Reader, error) {
 	offsets := map[string]map[int32]kgo.Offset{}
 	for topic, partitions := range from {
 		offsets[topic] = map[int32]kgo.Offset{}
@@ -230,7 +230,7 @@ func (r *Reader) leap(ctx context.Context, at place, record Record, t *Taking) (
 func Committed(ctx context.Context, admin *kadm.Client) (map[int32]int64, error) {
 	offsets := map[int32]int64{}
 
-	responses, err := admin.FetchOffsets(ctx, engineGroup)
+	responses, err := admin.FetchOffsets(ctx, EngineGroup)
 	if err == nil {
 		err = responses.Error()
 	}
@@ -240,10 +240,10 @@ func Committed(ctx context.Context, admin *kadm.Client) (map[int32]int64, error)
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the offsets of the group %s: %w", engineGroup, err)
+		return nil, fmt.Errorf("cannot read the offsets of the group %s: %w", EngineGroup, err)
 	}
 	responses.Each(func(r kadm.OffsetResponse) {
-		if r.Topic == paymentsTopic && r.At >= 0 {
+		if r.Topic == Payments && r.At >= 0 {
 			offsets[r.Partition] = r.At
 		}
 	})
@@ -268,3 +268,8 @@ func recordOf(partition int32, r *kgo.Record) Record {
 
 	return taken
 }
+
+// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one can, and whether
+// it was aborted.
+type Behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64,
+	aborted bool, err error)

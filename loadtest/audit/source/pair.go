@@ -1,4 +1,4 @@
-package audit
+package source
 
 import (
 	"cmp"
@@ -16,6 +16,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The topics name their ledger, and what was surely in it. Without this an audit could call an older copy of
@@ -28,18 +30,18 @@ const renewalsMax = 64
 
 // Pair compares topics and ledger.
 type Pair struct {
-	topics *topics
+	topics *Topics
 	ledger tigerbeetle.Client
 }
 
 // OpenPair connects to Kafka. It does not wait for it.
 func OpenPair(kafka []kgo.Opt, ledger tigerbeetle.Client) (*Pair, error) {
-	topics, err := openTopics(kafka, nil)
+	topics, err := OpenTopics(kafka, nil)
 	return &Pair{topics, ledger}, err
 }
 
 // Close closes the connection to Kafka.
-func (p *Pair) Close() { p.topics.close() }
+func (p *Pair) Close() { p.topics.Close() }
 
 // Compare returns what is wrong with the ledger beside these topics, or nothing. An error means that it is not
 // known. It waits as long as the ledger does not answer.
@@ -55,7 +57,7 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 
 	ids := []tb.Uint128{}
 	for number := range uint64(renewalsMax + 1) {
-		ids = append(ids, identityID(number+1).toTigerBeetle())
+		ids = append(ids, identityID(number+1).TigerBeetle())
 	}
 
 	for _, c := range checkpoints {
@@ -77,11 +79,11 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 			there[t.ID] = t
 		}
 	}
-	var is identity
+	var is Identity
 
 	for number := range uint64(renewalsMax + 1) {
-		if t, known := there[identityID(number+1).toTigerBeetle()]; known {
-			is = identity{uint32(number + 1), t.Timestamp}
+		if t, known := there[identityID(number+1).TigerBeetle()]; known {
+			is = Identity{uint32(number + 1), t.Timestamp}
 		}
 	}
 
@@ -102,27 +104,27 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 	return "", nil
 }
 
-// identity is which ledger one is: the number of its identity, and the ledger's time of the transfer that began it.
-type identity struct {
-	number uint32
-	since  uint64
+// Identity is which ledger one is: the number of its identity, and the ledger's time of the transfer that began it.
+type Identity struct {
+	Number uint32
+	Since  uint64
 }
 
-func (i identity) String() string {
-	if i.number == 0 {
+func (i Identity) String() string {
+	if i.Number == 0 {
 		return "one without a marker"
 	}
 
-	return fmt.Sprintf("%d-%d", i.number, i.since)
+	return fmt.Sprintf("%d-%d", i.Number, i.Since)
 }
 
 // identityID returns the id of the transfer that begins an identity: its number - 1, 64 bits of zero, and role
 // 15. That of the first is the marker's.
-func identityID(number uint64) number128 { return number128{high: (number - 1) << 4, low: 15} }
+func identityID(number uint64) spec.Number { return spec.Number{High: (number - 1) << 4, Low: 15} }
 
 type checkpoint struct {
 	partition int32
-	ledger    identity
+	ledger    Identity
 	seen      []tb.Uint128
 	at        time.Time
 }
@@ -131,14 +133,14 @@ type checkpoint struct {
 const lookBackMax = 64
 
 // checkpoints returns the last checkpoint of each partition that has one.
-func (t *topics) checkpoints(ctx context.Context) (all []checkpoint, err error) {
-	b, err := t.boundsOf(ctx, checkpointsTopic)
+func (t *Topics) checkpoints(ctx context.Context) (all []checkpoint, err error) {
+	b, err := t.BoundsOf(ctx, checkpointsTopic)
 	if err != nil {
 		return nil, err
 	}
 
-	for partition, end := range b.ends[checkpointsTopic] {
-		start := b.starts[checkpointsTopic][partition].Offset
+	for partition, end := range b.Ends[checkpointsTopic] {
+		start := b.Starts[checkpointsTopic][partition].Offset
 		for offset := end.Offset - 1; offset >= max(start, end.Offset-lookBackMax); offset-- {
 			stored, err := t.fetchAt(ctx, checkpointsTopic, partition, offset)
 			if err != nil {
@@ -175,7 +177,7 @@ func checkpointIn(stored *kmsg.FetchResponseTopicPartition, partition int32, off
 		return c, false
 	}
 
-	c = checkpoint{partition: partition, ledger: identity{message.LedgerNumber, message.LedgerSince},
+	c = checkpoint{partition: partition, ledger: Identity{message.LedgerNumber, message.LedgerSince},
 		at: record.Timestamp}
 	for _, id := range message.Seen {
 		if len(id) != 16 {
@@ -198,9 +200,23 @@ func (uncompressed) Decompress(bytes []byte, codec kgo.CompressionCodecType) ([]
 	return bytes, nil
 }
 
-// checkPair fails if topics and ledger do not belong together: then there is nothing to audit. That the ledger is
+// CheckPair fails if topics and ledger do not belong together: then there is nothing to audit. That the ledger is
 // another or older comes first, because then it may well name another log.
-func checkPair(ctx context.Context, ledger tigerbeetle.Client, t *topics, b bounds, committed map[int32]int64) error {
+func CheckPair(ctx context.Context, ledger tigerbeetle.Client, t *Topics) error {
+	b, err := t.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+
+	committed, err := t.Committed(ctx, b)
+	if err != nil {
+		return err
+	}
+
+	if b, err = t.Bounds(ctx); err != nil { // again: an end must not be older than a commit
+		return err
+	}
+
 	wrong, err := (&Pair{t, ledger}).Compare(ctx)
 	if wrong != "" {
 		return errors.New("the ledger is not the topics': " + wrong +
@@ -208,14 +224,4 @@ func checkPair(ctx context.Context, ledger tigerbeetle.Client, t *topics, b boun
 	}
 
 	return cmp.Or(checkLog(ctx, ledger, t, b, committed), err) // a Kafka that was made anew names nothing
-}
-
-// takeRenewal takes the transfer with which a ledger took the place of another. What was reported before and is missing
-// in this one shows as report without a verdict, until it is paid again. So the books are not clean, whatever comes
-// after.
-func (j *Judge) takeRenewal(t tb.Transfer) {
-	givenUp := fromTigerBeetle(t.UserData128)
-	j.add(LedgerRenewed, transferName(t),
-		"this ledger took the place of the ledger %v (LEDGER_GIVEN_UP): what was paid there and is missing here is lost",
-		identity{uint32(givenUp.high), givenUp.low})
 }

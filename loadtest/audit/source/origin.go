@@ -1,73 +1,61 @@
-package audit
+package source
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit/spec"
 )
 
 // The ledger names the batch with which each partition of the orders begins. Without this
 // an audit could call a ledger clean beside the topics of another one.
 
-// name is how the ledger names the log of a partition. partition is -1 if the log is given up.
-type name struct {
-	log       uint64
-	partition int64
+// LogName is how the ledger names the log of a partition. partition is -1 if the log is given up.
+type LogName struct {
+	Log       uint64
+	Partition int64
 	offset    uint64
-	hash      number128
+	hash      spec.Number
 }
 
-// nameIn reads a transfer with codeOrigin or codeGivenUp. Its id is the log's number, 32 bits
+// LogNameIn reads a transfer with codeOrigin or codeGivenUp. Its id is the log's number, 32 bits
 // of partition + 1, and role 15.
-func nameIn(t tb.Transfer) (n name, err error) {
-	id := fromTigerBeetle(t.ID)
+func LogNameIn(t tb.Transfer) (n LogName, err error) {
+	id := spec.NumberOf(t.ID)
 
-	n = name{id.high<<28 | id.low>>36, int64(id.low>>4&(1<<32-1)) - 1, t.UserData64, fromTigerBeetle(t.UserData128)}
+	n = LogName{id.High<<28 | id.Low>>36, int64(id.Low>>4&(1<<32-1)) - 1, t.UserData64, spec.NumberOf(t.UserData128)}
 	switch {
-	case id.low&15 != 15 || n.log == 0 || n.log>>32 != 0 || id.high>>4 != 0:
+	case id.Low&15 != 15 || n.Log == 0 || n.Log>>32 != 0 || id.High>>4 != 0:
 		return n, fmt.Errorf("its id is not of a log")
-	case (n.partition < 0) != (t.Code == codeGivenUp):
+	case (n.Partition < 0) != (t.Code == spec.CodeGivenUp):
 		return n, fmt.Errorf("its id is not of code %d", t.Code)
-	case !isNote(t):
+	case !spec.IsNote(t):
 		return n, fmt.Errorf("it must move nothing from issuance to refusals")
 	}
 
 	return n, nil
 }
 
-// takeName takes the name of a log, or that it was given up. What was lost with a log stands in no list, so the
-// books are not clean, whatever comes after.
-func (j *Judge) takeName(t tb.Transfer) {
-	switch n, err := nameIn(t); {
-	case err != nil:
-		j.add(UnexplainedMoney, transferName(t), "a transfer with code %d: %v", t.Code, err)
-	case n.partition < 0:
-		j.add(LogGivenUp, transferName(t),
-			"log %d of %s was given up (PAYMENTS_LOG_GIVEN_UP) at %s: orders that were acknowledged before and not cleared are lost, and only their senders know them: see ForeignLog in deploy/runbook.md",
-			n.log, paymentsTopic, time.Unix(0, int64(t.Timestamp)).UTC().Format(time.RFC3339))
-	}
-}
-
 // readNames returns the names of the ledger's present log: the one after all that were given up.
-func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
-	present, all := uint64(1), []name(nil)
+func readNames(ctx context.Context, client tigerbeetle.Client) ([]LogName, error) {
+	present, all := uint64(1), []LogName(nil)
 
-	for _, code := range []uint16{codeGivenUp, codeOrigin} {
-		err := readPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers,
+	for _, code := range []uint16{spec.CodeGivenUp, spec.CodeOrigin} {
+		err := ReadPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers,
 			func(t tb.Transfer) uint64 {
-				switch n, err := nameIn(t); {
+				switch n, err := LogNameIn(t); {
 				case err != nil: // takeName finds it
-				case n.partition < 0:
-					present = max(present, n.log+1)
-				case n.log == present:
+				case n.Partition < 0:
+					present = max(present, n.Log+1)
+				case n.Log == present:
 					all = append(all, n)
 				}
 
@@ -82,7 +70,7 @@ func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
 }
 
 // checkLog returns an error if the orders in Kafka are not those of the ledger.
-func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bounds, committed map[int32]int64) error {
+func checkLog(ctx context.Context, client tigerbeetle.Client, t *Topics, b Bounds, committed map[int32]int64) error {
 	const whatToDo = "ledger and topics do not belong together, so there is nothing to audit: put the ledger's own log back, see ForeignLog in deploy/runbook.md"
 
 	names, err := readNames(ctx, client)
@@ -92,34 +80,34 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 	named := map[int32]bool{}
 
 	for _, n := range names {
-		partition := int32(n.partition)
+		partition := int32(n.Partition)
 		named[partition] = true
 
-		start, end := b.starts[paymentsTopic][partition].Offset, b.ends[paymentsTopic][partition].Offset
+		start, end := b.Starts[Payments][partition].Offset, b.Ends[Payments][partition].Offset
 		if start > int64(n.offset) || end <= int64(n.offset) {
 			return fmt.Errorf("partition %d of %s has the offsets %d to %d, and the ledger's log has a record at %d: %s",
-				partition, paymentsTopic, start, end, n.offset, whatToDo)
+				partition, Payments, start, end, n.offset, whatToDo)
 		}
 
 		hash, err := t.hashAt(ctx, partition, int64(n.offset))
 		if err != nil {
-			return fmt.Errorf("cannot read the first batch of partition %d of %s: %w", partition, paymentsTopic, err)
+			return fmt.Errorf("cannot read the first batch of partition %d of %s: %w", partition, Payments, err)
 		}
 
 		if hash != n.hash {
 			return fmt.Errorf("partition %d of %s begins with another batch (%016x%016x) than the ledger's log (%016x%016x): %s",
-				partition, paymentsTopic, hash.high, hash.low, n.hash.high, n.hash.low, whatToDo)
+				partition, Payments, hash.High, hash.Low, n.hash.High, n.hash.Low, whatToDo)
 		}
 	}
 
 	for partition, at := range committed {
-		if start, end := b.starts[paymentsTopic][partition].Offset,
-			b.ends[paymentsTopic][partition].Offset; at < start || at > end {
+		if start, end := b.Starts[Payments][partition].Offset,
+			b.Ends[Payments][partition].Offset; at < start || at > end {
 			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, which has the offsets %d to %d: %s",
-				engineGroup, at, partition, paymentsTopic, start, end, whatToDo)
+				EngineGroup, at, partition, Payments, start, end, whatToDo)
 		} else if at > start && !named[partition] { // an engine names a log before it clears any of it
 			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, and the ledger does not name that log: nothing shows that they belong together",
-				engineGroup, at, partition, paymentsTopic)
+				EngineGroup, at, partition, Payments)
 		}
 	}
 
@@ -128,8 +116,8 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 
 // hashAt returns the first half of the SHA-256 of the batch at an offset, from its magic byte
 // on. The batch need not be readable.
-func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (hash number128, err error) {
-	stored, err := t.fetchAt(ctx, paymentsTopic, partition, offset)
+func (t *Topics) hashAt(ctx context.Context, partition int32, offset int64) (hash spec.Number, err error) {
+	stored, err := t.fetchAt(ctx, Payments, partition, offset)
 	if err != nil {
 		return hash, err
 	}
@@ -145,11 +133,11 @@ func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (has
 	}
 	sum := sha256.Sum256(batch[16:size])
 
-	return number128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}, nil
+	return spec.Number{High: binary.BigEndian.Uint64(sum[:]), Low: binary.BigEndian.Uint64(sum[8:])}, nil
 }
 
 // fetchAt returns what the broker stores at an offset, beginning with a whole batch.
-func (t *topics) fetchAt(ctx context.Context, name string, partition int32,
+func (t *Topics) fetchAt(ctx context.Context, name string, partition int32,
 	offset int64) (*kmsg.FetchResponseTopicPartition, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()

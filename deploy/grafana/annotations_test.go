@@ -1,4 +1,4 @@
-package dashboards
+package grafana
 
 import (
 	"fmt"
@@ -27,7 +27,8 @@ var (
 )
 
 // TestAnnotations checks that a mark appears for every start and every absence, and for nothing else, however far apart
-// Grafana asks: every 5 s of an hour on a large screen, every 15 minutes on a phone. It takes values above 0.
+// Grafana asks: every 5 s of an hour on a large screen, every 15 minutes on a phone. It takes values above 0. So each
+// expression must look at all that was recorded since the previous value, or a restart between two leaves no mark.
 func TestAnnotations(t *testing.T) {
 	var up, started [3][]string
 
@@ -76,12 +77,12 @@ func TestAnnotations(t *testing.T) {
 	}
 
 	for _, step := range []int{5, 120, 900} {
-		ask := func(a Annotation) promql.Matrix {
+		ask := func(expr string) promql.Matrix {
 			engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50e6, Timeout: time.Minute})
 			defer func() { _ = engine.Close() }()
 			every := time.Duration(step) * time.Second
 			query, err := engine.NewRangeQuery(t.Context(), recorded, nil,
-				strings.ReplaceAll(a.Expr, "$__interval", every.String()), time.Unix(0, 0),
+				strings.ReplaceAll(expr, "$__interval", every.String()), time.Unix(0, 0),
 				time.Unix(allEnds, 0).Truncate(every), every)
 			kit.Must(t, err)
 			matrix, err := query.Exec(t.Context()).Matrix()
@@ -89,7 +90,7 @@ func TestAnnotations(t *testing.T) {
 
 			return matrix
 		}
-		for _, line := range ask(Annotations[0]) {
+		for _, line := range ask(annotations(t)["Started"]) {
 			var marks []int
 			for _, point := range line.Floats {
 				marks = append(marks, int(point.F)/1000)
@@ -103,7 +104,7 @@ func TestAnnotations(t *testing.T) {
 			}
 		}
 
-		for _, line := range ask(Annotations[1]) {
+		for _, line := range ask(annotations(t)["Away"]) {
 			left := slices.Clone(gone[line.Metric.Get("instance")])
 			for _, point := range line.Floats {
 				if at := int(point.T / 1000); point.F > 0 {

@@ -84,6 +84,13 @@ var errCut = syscall.ECONNREFUSED
 // Address is where clients connect in place of the server.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
+// State returns what the link does with data now.
+func (l *Link) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
 // Set changes the state, at once also for open connections. Only Slow uses the delay.
 func (l *Link) Set(state State, delay time.Duration) {
 	l.mu.Lock()

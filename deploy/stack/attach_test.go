@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -117,7 +118,7 @@ func TestCuts(t *testing.T) {
 	}
 	expect := func(reach bool, cut ...string) {
 		t.Helper()
-		all, _, err := s.status(t.Context())
+		all, err := s.status(t.Context())
 		kit.Must(t, err)
 
 		for _, process := range all {
@@ -132,12 +133,12 @@ func TestCuts(t *testing.T) {
 		}
 	}
 	expect(true)
-	kit.Must(t, errors.Join(s.cut("engine-0", FromLedger, true), s.cut("engine-0", FromBroker, true)))
+	kit.Must(t, errors.Join(s.cut("engine-0", FromLedger, link.Cut), s.cut("engine-0", FromBroker, link.Cut)))
 	expect(false, FromBroker, FromLedger)
-	kit.Must(t, s.cut("engine-0", FromBroker, false))
+	kit.Must(t, s.cut("engine-0", FromBroker, link.Whole))
 	expect(true, FromLedger)
-	kit.Says(t, s.cut(Simulator, FromBroker, true), "has no links")
-	kit.Says(t, s.cut("engine-0", "moon", true), "moon")
+	kit.Says(t, s.cut(Simulator, FromBroker, link.Cut), "has no links")
+	kit.Says(t, s.cut("engine-0", "moon", link.Cut), "moon")
 	config.KafkaSecured = true
 	kit.Says(t, kit.ErrorOf(Start(t.Context(), config)), "TLS") // links to a secured Kafka
 }

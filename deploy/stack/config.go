@@ -75,9 +75,8 @@ type Config struct {
 	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind. A name that
 	// there is not, and a setting that its program does not have, are an error.
 	Env map[string][]string
-	// Via, if set, returns the address at which a process reaches a server, given the server's
-	// own: for a proxy in between. It is called when a process is added, and must not call the stack.
-	Via func(process, server, address string) (string, error) `json:"-"`
+	// Linked, if set, reports whether a process reaches a server through a link, which can be broken: see Stack.Links.
+	Linked func(process, server string) bool `json:"-"`
 
 	Observers Observers // default none
 	// Cuts makes the connections of engines and producers to broker and ledger cuttable: see Attached.Cut.
@@ -121,6 +120,10 @@ func (c *Config) withDefaults() (Config, error) {
 	d.StopWithin = cmp.Or(d.StopWithin, 15*time.Second)
 	if d.Progress == nil {
 		d.Progress = io.Discard
+	}
+
+	if d.Cuts {
+		d.Linked = cuttable
 	}
 
 	if d.Replicas > 1 { // each server takes 2 GiB more, and all would share one processor

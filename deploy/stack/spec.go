@@ -162,16 +162,11 @@ func (s *Stack) reach(process string, servers ...string) (string, error) {
 	var all []string
 
 	for _, server := range servers {
-		address := s.addresses.of(server)
+		address, linked := s.addresses.of(server), s.config().Linked
 
-		via := s.config().Via
-		if s.cuttable(process) {
-			via = s.links.to
-		}
-
-		if via != nil && process != server { // a replica listens where it reaches itself
+		if linked != nil && process != server && linked(process, server) { // a replica listens where it reaches itself
 			var err error
-			if address, err = via(process, server, address); err != nil {
+			if address, err = s.links.to(process, server, address); err != nil {
 				return "", fmt.Errorf("how %s reaches %s: %w", process, server, err)
 			}
 		}

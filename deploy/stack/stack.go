@@ -90,7 +90,7 @@ func Start(ctx context.Context, config Config) (*Stack, error) {
 
 func newStack(lock *os.File) *Stack {
 	s := &Stack{lock: lock, stopping: make(chan struct{}),
-		links: links{open: map[[2]string]*link.Link{}, cut: map[string][]string{}}}
+		links: links{open: map[[2]string]*link.Link{}}}
 	s.given.Store(&Config{})
 
 	return s

@@ -205,12 +205,11 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if r.banks > 0 {
 		m.population.Banks = r.banks
 	}
-	far := &distance{roundTrip: r.apart}
-	defer far.close()
-
-	if m.Stack, err = stack.Start(ctx, m.stackConfig(far)); err != nil {
+	if m.Stack, err = stack.Start(ctx, m.stackConfig()); err != nil {
 		return nil, err
 	}
+	slow(m.Stack, r.apart)
+
 	defer func() {
 		err = errors.Join(err, m.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
 	}()
@@ -254,7 +253,7 @@ func (m *session) do(ctx context.Context) error {
 	return m.frontDoor(ctx)
 }
 
-func (m *session) stackConfig(far *distance) stack.Config {
+func (m *session) stackConfig() stack.Config {
 	people := []string{fmt.Sprint("SANDBOX_BANKS=", m.population.Banks),
 		fmt.Sprint("SANDBOX_CUSTOMERS=", m.population.Customers)}
 
@@ -273,7 +272,7 @@ func (m *session) stackConfig(far *distance) stack.Config {
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	}
 	if m.apart > 0 {
-		config.Replicas, config.Via = 3, far.via
+		config.Replicas, config.Linked = 3, far
 	}
 
 	return config

@@ -112,32 +112,6 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// Every program has links of its own, and a broken one is broken for it alone.
-func TestLinksOfEachProgram(t *testing.T) {
-	l := &links{}
-	defer l.close()
-	const server = "127.0.0.1:1"
-	addresses := map[string]string{}
-
-	for _, process := range []string{"engine-0", "engine-1", "producer", "bank-simulator", "broker"} {
-		for _, name := range []string{"broker", "tigerbeetle-0", "tigerbeetle-1"} {
-			address, err := l.via(process, name, server)
-			kit.Must(t, err)
-
-			hasNone := process == "broker" || process == "bank-simulator" && name != "broker"
-			if other := addresses[address]; hasNone != (address == server) || other != "" && address != server {
-				t.Errorf("%s reaches %s at %s, as %s", process, name, address, other)
-			}
-			addresses[address] = process + " " + name
-		}
-	}
-
-	if both, none := l.between("engine-1", "tigerbeetle"),
-		l.between("bank-simulator", "tigerbeetle"); len(both) != 2 || len(none) != 0 {
-		t.Errorf("%d links to two servers, and %d to none", len(both), len(none))
-	}
-}
-
 // The page shows a failure's reason, whatever characters it has, and the way to repeat it.
 func TestReport(t *testing.T) {
 	r := &Result{Seed: 7, Repeat: "loadtest chaos --seed 7",

@@ -237,15 +237,6 @@ func show(ctx context.Context, dir string) error {
 		fmt.Println(problem)
 	}
 
-	room, err := stack.Attach(dir).RoomURL(ctx)
-	if err != nil {
-		return err
-	}
-
-	if room != "" {
-		fmt.Printf("\ncontrol room  %s\n", room)
-	}
-
 	if needed > 0 {
 		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing, and the logs in %s show why",
 			needed, len(all), filepath.Join(dir, "logs"))

@@ -5,11 +5,11 @@ package prometheus
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 //go:embed prometheus.yml rules.yml statsd.yml
@@ -22,71 +22,42 @@ const (
 	BridgeFile = "statsd.yml"
 )
 
-// Local writes the configuration for processes on this machine into folder. targets holds the
-// addresses of each job's processes; a job without any is left out. A running Prometheus notices
-// new targets of a job that it knows.
+// Local writes the configuration for processes on this machine into folder: all of the files but the jobs, which have
+// the addresses of targets. A running Prometheus notices new targets of a job that it knows.
 func Local(folder string, targets map[string][]string) error {
-	text, err := files.ReadFile(ConfigFile)
-	if err != nil {
-		return err
-	}
+	written := map[string]string{}
 
-	var config map[string]any
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		return fmt.Errorf("%s: %w", ConfigFile, err)
-	}
-	var jobs []any
-
-	for _, item := range config["scrape_configs"].([]any) {
-		job := item.(map[string]any)
-
-		name := job["job_name"].(string)
-		if len(targets[name]) == 0 {
-			continue
-		}
-
-		for key := range job {
-			if strings.HasSuffix(key, "_sd_configs") || key == "static_configs" {
-				delete(job, key)
-			}
-		}
-
-		found, err := yaml.Marshal([]any{map[string]any{"targets": targets[name]}})
+	for _, name := range []string{ConfigFile, RulesFile, BridgeFile} {
+		text, err := files.ReadFile(name)
 		if err != nil {
 			return err
 		}
+		written[name] = string(text)
+	}
+	config, _, _ := strings.Cut(written[ConfigFile], "scrape_configs:\n")
+	config += "scrape_configs:\n"
 
-		if err := write(filepath.Join(folder, "targets", name+".yml"), found); err != nil {
+	for _, job := range slices.Sorted(maps.Keys(targets)) {
+		file := "targets/" + job + ".yml"
+		config += fmt.Sprintf("  - {job_name: %s, file_sd_configs: [{files: [%s]}]}\n", job, file)
+		written[file] = fmt.Sprintf("- targets: [%s]\n", strings.Join(targets[job], ", "))
+	}
+	written[ConfigFile] = config
+
+	if err := os.MkdirAll(filepath.Join(folder, "targets"), 0o755); err != nil {
+		return err
+	}
+
+	for name, text := range written { // each at once, because Prometheus may be reading it
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
 			return err
 		}
-		job["file_sd_configs"] = []any{map[string]any{"files": []string{"targets/" + name + ".yml"}}}
-		jobs = append(jobs, job)
-	}
-	config["scrape_configs"] = jobs
 
-	text, err = yaml.Marshal(config)
-	for _, name := range []string{ConfigFile, RulesFile, BridgeFile} {
-		if err == nil && name != ConfigFile {
-			text, err = files.ReadFile(name)
-		}
-
-		if err == nil {
-			err = write(filepath.Join(folder, name), text)
+		if err := os.Rename(path+".new", path); err != nil {
+			return err
 		}
 	}
 
-	return err
-}
-
-// write replaces the file at once, because Prometheus may be reading it.
-func write(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-
-	if err := os.WriteFile(path+".new", text, 0o644); err != nil {
-		return err
-	}
-
-	return os.Rename(path+".new", path)
+	return nil
 }

@@ -73,7 +73,7 @@ type Config struct {
 
 	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
 	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind. A name that
-	// there is not, and a setting that its program does not have, are an error.
+	// there is not is an error.
 	Env map[string][]string
 	// Linked, if set, reports whether a process reaches a server through a link, which can be broken: see Stack.Links.
 	Linked func(process, server string) bool `json:"-"`
@@ -144,5 +144,5 @@ func (c *Config) withDefaults() (Config, error) {
 		return d, errors.New("stack: Cuts with KafkaSecured: a link cannot put its address into what Kafka says over TLS")
 	}
 
-	return d, CheckKafka("stack: Kafka", d.Kafka)
+	return d, errors.Join(CheckKafka("stack: Kafka", d.Kafka), CheckProcesses(d.Env))
 }

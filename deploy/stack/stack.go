@@ -133,10 +133,6 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 		return err
 	}
 
-	if err := config.checkEnv(ctx); err != nil {
-		return err
-	}
-
 	if config.TigerBeetleBin == "" {
 		if config.TigerBeetleBin, err = tigerbeetle.Locate(ctx, config.Progress); err != nil {
 			return err
@@ -509,11 +505,7 @@ func (s *Stack) Restart(ctx context.Context, name string) error {
 		return err
 	}
 
-	if err := s.StartProcess(name); err != nil {
-		return err
-	}
-
-	return s.WaitReady(ctx, name)
+	return s.bring(ctx, name)
 }
 
 // Pause freezes a process (SIGSTOP). Its connections stay open, and it answers nothing.

@@ -35,13 +35,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 
-	if filepath.Base(os.Args[0]) == Engine || filepath.Base(os.Args[0]) == Producer {
-		if len(os.Args) == 2 && os.Args[1] == "--help" {
-			fmt.Println("Configuration:\n\n  ENGINE_DEADLINE  40s\n  STAND_IN_FAILS\n  STAND_IN_NEVER_READY\n  STAND_IN_IGNORES_SIGTERM")
-			return
-		}
-	}
-
 	switch filepath.Base(os.Args[0]) {
 	case TigerBeetle:
 		standInLedger()
@@ -241,29 +234,6 @@ func TestForeground(t *testing.T) {
 	}
 }
 
-func TestCrash(t *testing.T) {
-	config := standIns(t)
-	config.RestartCrashed = true
-	s := started(t, config)
-	before := s.PID("engine-0")
-	post(t, s.TelemetryURL("engine-0")+"/exit")
-	kit.Eventually(t, "the crash is noted", func() bool { return len(s.Crashes()) == 1 })
-
-	crash := s.Crashes()[0]
-	if crash.Name != "engine-0" || crash.How != "exit status 7" || !strings.Contains(crash.Log, "instance engine-0") {
-		t.Errorf("noted %+v", crash)
-	}
-
-	if err := s.WaitReady(t.Context(), "engine-0"); err != nil || s.PID("engine-0") == before {
-		t.Errorf("it did not come back: %v", err)
-	}
-	kit.Must(t, s.Kill("engine-0"))
-
-	if err := s.WaitReady(t.Context(), "engine-0"); err == nil {
-		t.Error("a process that was killed on request came back")
-	}
-}
-
 // The kernel holds a killed server's data file for a while. The next server starts after that.
 func TestTheLedgerStartsWhenItsDataFileIsReleased(t *testing.T) {
 	s := started(t, standIns(t))
@@ -454,9 +424,6 @@ func TestWhatThereIsNot(t *testing.T) {
 		`Kafka is "redpanda"`:    func(c *Config) { c.Kafka = "redpanda" },
 		`--env names the process "enginee": it must be one of tigerbeetle`: func(c *Config) {
 			c.Env = map[string][]string{"enginee": {"A=b"}}
-		},
-		`--env engine-0:ENGINE_DEADLIN=1s: clearing-engine has no setting ENGINE_DEADLIN; `: func(c *Config) {
-			c.Env = map[string][]string{"engine-0": {"GOGC=50", "ENGINE_DEADLIN=1s"}}
 		},
 	} {
 		config := standIns(t)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,9 +19,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/deploy/child"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // TestPanelsShowWhatIsTrue asks a real Prometheus for what panels show of a real system: under load, with a silent
@@ -30,20 +34,16 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 		t.Skip("make test-dashboards runs a whole system for two minutes")
 	}
 
-	watchers := stack.InstalledObservers()
-	if watchers.Prometheus == "" || watchers.StatsdBridge == "" {
-		t.Fatalf("Prometheus is %q and the bridge %q: make test-dashboards puts both on PATH", watchers.Prometheus,
-			watchers.StatsdBridge)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	root, err := stack.RepoRoot()
 	kit.Must(t, err)
 	bin := t.TempDir()
 	kit.Must(t, stack.Build(ctx, root, bin))
+	statsd := ports.Free()
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: t.TempDir(), BinDir: bin, Ports: stack.FreePorts, CacheGrid: "256MiB", Engines: 2, Archive: true,
-		Observers: watchers,
+		Statsd: statsd,
 		// Short, so that what a silent bank holds soon stops growing.
 		Env: map[string][]string{stack.Engine: {"ENGINE_DEADLINE=8s"}, stack.Simulator: {"SIMULATOR_LATE_DELAY=10s"}},
 	})
@@ -51,7 +51,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	t.Cleanup(func() { kit.Must(t, s.Stop(context.WithoutCancel(ctx))) })
 	known, err := s.Keys()
 	kit.Must(t, err)
-	h := watched{t, "http://" + s.PrometheusAddress()}
+	h := watched{t, watch(t, s, statsd)}
 	allRight := query(t, "Is everything all right?")
 	restarted := query(t, "How often did something restart?")
 	began := time.Now()
@@ -119,6 +119,55 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 type watched struct {
 	*testing.T
 	prometheus string
+}
+
+// watch starts Prometheus and the bridge from TigerBeetle's statsd, and returns the URL of Prometheus.
+func watch(t *testing.T, s *stack.Stack, statsd string) string {
+	folder, address, bridge := t.TempDir(), ports.Free(), ports.Free()
+	prometheus, err := filepath.Abs("../prometheus")
+	kit.Must(t, err)
+
+	jobs := map[string][]string{"prometheus": {address}, stack.TigerBeetle: {bridge}}
+
+	for _, name := range s.Names() {
+		job := name
+		if strings.HasPrefix(name, "engine-") {
+			job = stack.Engine
+		}
+
+		if telemetry, served := strings.CutPrefix(s.TelemetryURL(name), "http://"); served {
+			jobs[job] = append(jobs[job], telemetry)
+		}
+	}
+	config, _, _ := strings.Cut(read(t, "../prometheus/prometheus.yml"), "scrape_configs:")
+	config = strings.Replace(config, "rules.yml", prometheus+"/rules.yml", 1) + "scrape_configs:\n"
+
+	for job, targets := range jobs {
+		config += fmt.Sprintf("  - {job_name: %s, static_configs: [{targets: [%s]}]}\n", job,
+			strings.Join(targets, ", "))
+	}
+	kit.Must(t, os.WriteFile(folder+"/prometheus.yml", []byte(config), 0o600))
+
+	for _, command := range [][]string{
+		{"statsd_exporter", "--statsd.mapping-config=" + prometheus + "/statsd.yml", "--statsd.listen-udp=" + statsd,
+			"--statsd.listen-tcp=", "--web.listen-address=" + bridge},
+		{"prometheus", "--config.file=" + folder + "/prometheus.yml", "--storage.tsdb.path=" + folder + "/tsdb",
+			"--web.listen-address=" + address},
+	} {
+		program, err := child.Start(exec.Command(command[0], command[1:]...), os.Stderr)
+		kit.Must(t, err)
+		t.Cleanup(program.Stop)
+	}
+	kit.Eventually(t, "Prometheus answers", func() bool {
+		response, err := http.Get("http://" + address + "/-/ready")
+		if err == nil {
+			response.Body.Close()
+		}
+
+		return err == nil && response.StatusCode == http.StatusOK
+	})
+
+	return "http://" + address
 }
 
 // await waits until an expression has a value.

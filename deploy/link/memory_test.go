@@ -166,20 +166,3 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 	})
 }
-
-func TestMemoryPortIsTakenUntilItsListenerCloses(t *testing.T) {
-	var network Network
-	for range 2 {
-		listener, err := network.Listen("tcp", "localhost:80")
-		kit.Must(t, err)
-
-		if _, err := network.Listen("tcp", "127.0.0.1:80"); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("the port is taken: %v", err)
-		}
-		listener.Close()
-
-		if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("the listener is closed: %v", err)
-		}
-	}
-}

@@ -78,7 +78,7 @@ type Config struct {
 	// Linked, if set, reports whether a process reaches a server through a link, which can be broken: see Stack.Links.
 	Linked func(process, server string) bool `json:"-"`
 
-	Observers Observers // default none
+	Statsd string // IP:port to which TigerBeetle sends its metrics over UDP; default none
 	// Cuts makes the connections of engines and producers to broker and ledger cuttable: see Attached.Cut.
 	Cuts bool
 	// Archive starts the archiver, which keeps what has ended in ArchiveFolder.

@@ -162,10 +162,9 @@ func (p *process) stop(ctx context.Context, within time.Duration) error {
 
 func (p *process) kill() error {
 	r := p.current()
-	if r == nil || r.dead() {
-		return fmt.Errorf("cannot kill %s: it is not running", p.name)
+	if r != nil {
+		r.asked.Store(true) // before its end, which would be a crash
 	}
-	r.asked.Store(true) // before its end, which would be a crash
 
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err

@@ -33,10 +33,9 @@ type Status struct {
 	Run         string        // differs from that of any other run
 	MemoryBytes int64         // resident
 	CPU         time.Duration // of a processor, since its start
-	IsEngine    bool
-	Optional    bool     // the stack is ready without it
-	Cuttable    bool     // see Attached.Cut
-	Cut         []string // FromBroker, FromLedger
+	Optional    bool          // the stack is ready without it
+	Cuttable    bool          // see Attached.Cut
+	Cut         []string      // FromBroker, FromLedger
 }
 
 // startsWithin is how long a process that is not ready starts. After that, or once it was ready, it has a problem.
@@ -83,7 +82,7 @@ func (p *process) status(ctx context.Context) Status {
 
 	status := Status{
 		Name: p.name, State: Dead, Problem: "not started", Address: program.address, Telemetry: program.telemetry,
-		IsEngine: kindOf(p.name) == Engine, Optional: program.optional,
+		Optional: program.optional,
 	}
 	if r == nil {
 		return status

@@ -205,6 +205,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if r.banks > 0 {
 		m.population.Banks = r.banks
 	}
+
 	if m.Stack, err = stack.Start(ctx, m.stackConfig()); err != nil {
 		return nil, err
 	}

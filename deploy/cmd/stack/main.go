@@ -25,7 +25,7 @@ import (
 const exitNotRunning = 3
 
 const long = `stack runs the whole clearing house on this machine, without Docker, each program a process of its
-own. docs/running.md lists the ports. Prometheus is started too if it is on PATH.
+own. docs/running.md lists the ports.
 The TigerBeetle server is taken from TIGERBEETLE_BIN, else built once and cached.
 Apache Kafka is fetched with Maven once and cached; it needs Java 17 or later.
 
@@ -167,7 +167,7 @@ func (o *options) up(ctx context.Context) error {
 		o.config.Ports = stack.FreePorts
 	}
 
-	o.config.Archive, o.config.Observers = true, stack.InstalledObservers()
+	o.config.Archive = true
 	// Of two processors the other would not be enough for many HTTP requests.
 	o.config.LedgerCore = runtime.NumCPU() > 2
 

@@ -33,7 +33,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all bench-gate drawings profile chaos evidence heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests dashboards preflight verify-compose ci
+.PHONY: help bench bench-all bench-gate drawings profile chaos evidence heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests preflight verify-compose ci
 
 FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
@@ -215,9 +215,6 @@ check-modules: ## check that each module builds alone, without go.work
 
 check-manifests: build ## check the manifests for Kubernetes: schemas, names, labels, settings, network policies (no cluster needed)
 	@.ci/check-manifests.sh
-
-dashboards: ## write the Grafana dashboards from their source, deploy/dashboards
-	@go run ./deploy/cmd/dashboards
 
 preflight: ## list what stops docker compose up on this machine, before anything is pulled
 	@deploy/preflight.sh

@@ -53,25 +53,19 @@ func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func()
 		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a writable folder", err)
 	}
 
-	for told := false; ; {
+	for told := false; ; told = true {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { file.Close() }, nil
 		}
 
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			file.Close()
-			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
-		}
-
 		if !told {
-			told = true
 			fmt.Fprintf(progress, "another process is filling %s; waiting for it\n", folder)
 		}
 
-		if !host.Sleep(ctx, 200*time.Millisecond) {
+		if !errors.Is(err, syscall.EWOULDBLOCK) || !host.Sleep(ctx, 200*time.Millisecond) {
 			file.Close()
-			return nil, fmt.Errorf("waiting for another process to fill %s: %w", folder, ctx.Err())
+			return nil, fmt.Errorf("cannot lock %s: %w", path, cmp.Or(ctx.Err(), err))
 		}
 	}
 }

@@ -47,13 +47,12 @@ type Link struct {
 	state  State
 	delay  time.Duration
 	closed bool
-	open   map[net.Conn]struct{}
-	wires  map[*wire]struct{} // in memory
+	wires  map[*wire]struct{} // the open connections
 }
 
 const (
 	connectTimeout = 5 * time.Second
-	connectionsMax = 3000 // a client is one, its server another, and the wire between them
+	connectionsMax = 1000
 )
 
 // Listen opens a whole link to a server that speaks anything over TCP.
@@ -74,9 +73,7 @@ func listen(server string, kafka bool) (*Link, error) {
 	return l, nil
 }
 
-func newLink() *Link {
-	return &Link{open: map[net.Conn]struct{}{}, wires: map[*wire]struct{}{}}
-}
+func newLink() *Link { return &Link{wires: map[*wire]struct{}{}} }
 
 // errCut is what TCP says where nobody listens.
 var errCut = syscall.ECONNREFUSED
@@ -84,14 +81,17 @@ var errCut = syscall.ECONNREFUSED
 // Address is where clients connect in place of the server.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
+// State returns what the link does with data now.
+func (l *Link) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
 // Set changes the state, at once also for open connections. Only Slow uses the delay.
 func (l *Link) Set(state State, delay time.Duration) {
 	l.mu.Lock()
-
 	l.state, l.delay = state, delay
-	if state == Cut {
-		l.closeAll()
-	}
 	wires := slices.Collect(maps.Keys(l.wires))
 	l.mu.Unlock()
 
@@ -106,14 +106,11 @@ func (l *Link) Set(state State, delay time.Duration) {
 
 // Close ends the link and its connections.
 func (l *Link) Close() {
-	l.mu.Lock()
-	if !l.closed {
-		l.closed = true
-		if l.listener != nil {
-			l.listener.Close()
-		}
-		l.closeAll()
+	if l.listener != nil {
+		l.listener.Close()
 	}
+	l.mu.Lock()
+	l.closed = true
 	wires := slices.Collect(maps.Keys(l.wires))
 	l.mu.Unlock()
 
@@ -121,16 +118,6 @@ func (l *Link) Close() {
 		w.cut()
 	}
 	l.handlers.Wait()
-}
-
-func (l *Link) closeAll() {
-	for connection := range l.open {
-		// Without lingering a close is a reset: the other side sees no orderly end.
-		if tcp, ok := connection.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0)
-		}
-		connection.Close()
-	}
 }
 
 func (l *Link) accept() {
@@ -145,72 +132,37 @@ func (l *Link) accept() {
 			continue
 		}
 
-		if !l.enter(client) {
+		w := newWire(l, lineBytesMax)
+		if w.stays = true; !l.enterWire(w) {
 			client.Close()
 			continue
 		}
-		l.handlers.Go(func() { l.carry(client) })
+		l.handlers.Go(func() { l.carry(client, w) })
 	}
-}
-
-// enter adds a connection, unless the link is cut or full.
-func (l *Link) enter(connection net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if !l.isOpen() {
-		return false
-	}
-	l.open[connection] = struct{}{}
-
-	return true
-}
-
-// isOpen reports whether the link takes another connection.
-func (l *Link) isOpen() bool {
-	return !l.closed && l.state != Cut && len(l.open)+len(l.wires) < connectionsMax
-}
-
-func (l *Link) leave(connection net.Conn) {
-	connection.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.open, connection)
-}
-
-// carry connects a client to the server.
-func (l *Link) carry(client net.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
-	defer cancel()
-
-	server, err := new(net.Dialer).DialContext(ctx, "tcp", l.server)
-	if err != nil {
-		l.leave(client)
-		return
-	}
-
-	if !l.enter(server) {
-		l.leave(client)
-		server.Close()
-		return
-	}
-	l.join(client, server)
 }
 
 // lineBytesMax bounds what is under way in one direction: as much as on a long line, so that a delay costs latency,
 // not throughput.
 const lineBytesMax = 16 << 20
 
-// join copies data between a client and the server until one side ends. Between them is a wire, as of a link in memory.
-func (l *Link) join(client, server net.Conn) {
-	defer l.leave(client)
-	defer l.leave(server)
+// carry connects a client to the server and copies data until one side ends. Between them is a wire, as of a link in
+// memory.
+func (l *Link) carry(client net.Conn, w *wire) {
+	defer l.leaveWire(w)
+	defer client.Close()
+	w.hold(client)
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
 
-	w := newWire(l, lineBytesMax)
-	if w.stays = true; !l.enterWire(w) {
+	server, err := new(net.Dialer).DialContext(ctx, "tcp", l.server)
+	if err != nil {
 		return
 	}
-	defer l.leaveWire(w)
+	defer server.Close()
+
+	if !w.hold(server) {
+		return
+	}
 
 	requests, responses := io.Reader(client), io.Reader(server)
 	if l.kafka {

@@ -17,13 +17,24 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
+// heard takes what a server was told.
+type heard chan byte
+
+func (h heard) Write(bytes []byte) (int, error) {
+	for _, b := range bytes {
+		h <- b
+	}
+
+	return len(bytes), nil
+}
+
 // echo is a server that answers what it is told, and tells what it was told. It returns a link to it.
-func echo(t *testing.T) (l *Link, told <-chan byte) {
+func echo(t *testing.T) (l *Link, told heard) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Must(t, err)
 	t.Cleanup(func() { listener.Close() })
-	heard := make(chan byte, 100)
+	told = make(heard, 100)
 	go func() {
 		for {
 			connection, err := listener.Accept()
@@ -31,19 +42,8 @@ func echo(t *testing.T) (l *Link, told <-chan byte) {
 				return
 			}
 			go func() {
-				defer connection.Close()
-
-				var one [1]byte
-				for {
-					if _, err := io.ReadFull(connection, one[:]); err != nil {
-						return
-					}
-					heard <- one[0]
-
-					if _, err := connection.Write(one[:]); err != nil {
-						return
-					}
-				}
+				_, _ = io.Copy(connection, io.TeeReader(connection, told))
+				connection.Close()
 			}()
 		}
 	}()
@@ -51,7 +51,7 @@ func echo(t *testing.T) (l *Link, told <-chan byte) {
 	kit.Must(t, err)
 	t.Cleanup(l.Close)
 
-	return l, heard
+	return l, told
 }
 
 // say connects and says something.

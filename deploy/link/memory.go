@@ -129,6 +129,7 @@ type wire struct {
 	mu         sync.Mutex
 	directions [2]direction
 	isCut      bool
+	sockets    []net.Conn // that it connects; none in memory
 }
 
 func newWire(l *Link, bytesMax int) *wire {
@@ -168,12 +169,29 @@ func (w *wire) wake() {
 	}
 }
 
+// hold has a connection end with the wire, and reports whether the wire is still whole.
+func (w *wire) hold(socket net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sockets = append(w.sockets, socket)
+
+	return !w.isCut
+}
+
 // cut ends both ends at once. What was under way is lost.
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut = true
 	w.wake()
+
+	for _, socket := range w.sockets {
+		// Without lingering a close is a reset: the other side sees no orderly end.
+		if tcp, ok := socket.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		socket.Close()
+	}
 }
 
 // linkChanged lets both ends look at the link's state.
@@ -343,7 +361,7 @@ func (l *Link) enterWire(w *wire) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if !l.isOpen() {
+	if l.closed || l.state == Cut || len(l.wires) >= connectionsMax {
 		return false
 	}
 	l.wires[w] = struct{}{}

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,38 +48,6 @@ func TestMemoryIsAConnection(t *testing.T) {
 		_, client, server := pair(t)
 		return client, server, func() { client.Close(); server.Close() }, nil
 	})
-}
-
-// A connection through a link in memory ends with the errors of TCP.
-func TestACutLinkInMemoryEndsAsTCPDoes(t *testing.T) {
-	l, client, server := pair(t)
-	kit.Must(t, kit.ErrorOf(client.Write([]byte("lost"))))
-	l.Set(Cut, 0)
-
-	for _, end := range []net.Conn{client, server} {
-		_, err := end.Write([]byte{1})
-		if call := new(os.SyscallError); !errors.As(err, &call) || !errors.Is(err, syscall.EPIPE) {
-			t.Errorf("it cannot be written to: %v", err)
-		}
-
-		if _, err = end.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("it cannot be read from: %v", err)
-		}
-		end.Close()
-
-		if _, err = end.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("it is closed: %v", err)
-		}
-	}
-
-	if _, err := l.Dial(t.Context(), "tcp", "localhost:80"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("the link is cut: %v", err)
-	}
-	l.Set(Whole, 0)
-
-	if _, err := l.Dial(t.Context(), "tcp", "localhost:81"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("nobody listens: %v", err)
-	}
 }
 
 // A stalled link in memory gives later what was written before, also what its writer wrote last of all. A
@@ -140,46 +106,4 @@ func TestALinkInMemoryHoldsData(t *testing.T) {
 		l.Set(Whole, 0)
 		both.Wait()
 	})
-}
-
-// A writer that nobody reads waits, until its deadline at most.
-func TestMemoryIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client, server := pair(t)
-		kit.Must(t, client.SetWriteDeadline(time.Now().Add(time.Minute)))
-		written := 0
-
-		for {
-			n, err := client.Write(make([]byte, 64<<10))
-			if written += n; errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
-
-			if err != nil || written > 2*memoryBytesMax {
-				t.Fatalf("%d bytes are written: %v", written, err)
-			}
-		}
-		client.Close()
-
-		if read, err := io.Copy(io.Discard, server); err != nil || read != int64(written) {
-			t.Errorf("%d bytes were written, %d are read: %v", written, read, err)
-		}
-	})
-}
-
-func TestMemoryPortIsTakenUntilItsListenerCloses(t *testing.T) {
-	var network Network
-	for range 2 {
-		listener, err := network.Listen("tcp", "localhost:80")
-		kit.Must(t, err)
-
-		if _, err := network.Listen("tcp", "127.0.0.1:80"); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("the port is taken: %v", err)
-		}
-		listener.Close()
-
-		if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("the listener is closed: %v", err)
-		}
-	}
 }

@@ -36,50 +36,28 @@ func versions() *kversion.Versions {
 	return all
 }
 
-// describedSettings are the settings of a topic that Redpanda has, of those that the project sets or reads.
+// describedSettings are the settings of a topic that Redpanda has, of those that the project sets or reads. It takes
+// min.insync.replicas and unclean.leader.election.enable without effect, and never describes them.
 var describedSettings = []string{
 	"cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.after.max.ms",
 	"message.timestamp.before.max.ms",
 	"message.timestamp.type", "replication.factor", "retention.bytes", "retention.ms", "segment.bytes", "write.caching",
 }
 
-// ignored reports whether Redpanda takes a setting of a topic without effect, and never describes it.
-func ignored(name string) bool {
-	return name == "min.insync.replicas" || name == "unclean.leader.election.enable"
-}
-
-// Imitate makes a broker that was made with Options ignore settings of topics as Redpanda does.
+// Imitate has a broker that was made with Options describe settings of topics as Redpanda does. It takes those that
+// Redpanda ignores, too: they have no effect on one node.
 func Imitate(cluster *kfake.Cluster) {
-	before := func(key kmsg.Key, change func(kmsg.Request)) {
-		cluster.ControlKey(key.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
-			change(request)
-			return nil, nil, false
-		})
-	}
-	before(kmsg.CreateTopics, func(request kmsg.Request) {
-		for i := range request.(*kmsg.CreateTopicsRequest).Topics {
-			topic := &request.(*kmsg.CreateTopicsRequest).Topics[i]
-			topic.Configs = slices.DeleteFunc(topic.Configs, func(c kmsg.CreateTopicsRequestTopicConfig) bool {
-				return ignored(c.Name)
-			})
-		}
-	})
-	before(kmsg.IncrementalAlterConfigs, func(request kmsg.Request) {
-		for i := range request.(*kmsg.IncrementalAlterConfigsRequest).Resources {
-			resource := &request.(*kmsg.IncrementalAlterConfigsRequest).Resources[i]
-			resource.Configs = slices.DeleteFunc(resource.Configs,
-				func(c kmsg.IncrementalAlterConfigsRequestResourceConfig) bool {
-					return ignored(c.Name)
-				})
-		}
-	})
-	before(kmsg.DescribeConfigs, func(request kmsg.Request) {
+	cluster.ControlKey(kmsg.DescribeConfigs.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		for i := range request.(*kmsg.DescribeConfigsRequest).Resources {
 			resource := &request.(*kmsg.DescribeConfigsRequest).Resources[i]
 			if resource.ConfigNames == nil { // which asks for all
 				resource.ConfigNames = describedSettings
 			}
-			resource.ConfigNames = slices.DeleteFunc(slices.Clone(resource.ConfigNames), ignored)
+			resource.ConfigNames = slices.DeleteFunc(slices.Clone(resource.ConfigNames), func(name string) bool {
+				return !slices.Contains(describedSettings, name)
+			})
 		}
+
+		return nil, nil, false
 	})
 }

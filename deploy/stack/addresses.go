@@ -19,8 +19,7 @@ type Ports int
 const (
 	// FixedPorts are the documented ones, the same at every start: Kafka 9092, TigerBeetle 3001 and on, producer 8080
 	// (a second one 8082), bank simulator 8081, control room 8090; telemetry of the producer 9101 (9100), of the bank
-	// simulator 9102, of the archiver 9098, of engine n 9103+n; Prometheus 9090, its bridge from TigerBeetle 9099 and,
-	// over UDP, 8125.
+	// simulator 9102, of the archiver 9098, of engine n 9103+n.
 	FixedPorts Ports = iota
 	// FreePorts are picked at the start, so that any number of stacks fit on a machine.
 	FreePorts
@@ -30,7 +29,7 @@ var fixedPorts = map[string]int{
 	Broker: 9092, controllerOf(Broker): 9093, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
 	telemetryOf(Producer): 9101, telemetryOf(Simulator): 9102, telemetryOf(Archiver): 9098,
 	SecondProducer: 8082, telemetryOf(SecondProducer): 9100,
-	Room: 8090, Prometheus: 9090, telemetryOf(StatsdBridge): 9099, statsd: 8125,
+	Room: 8090,
 }
 
 const (
@@ -90,24 +89,15 @@ const held = 2 * time.Second
 
 // available returns an error if somebody listens on the address.
 func available(role, address string) error {
-	var err error
-
 	for until := time.Now().Add(held); ; time.Sleep(10 * time.Millisecond) {
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", address); err == nil {
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
 			return listener.Close()
 		}
 
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(until) {
-			break
+			return fmt.Errorf("%s cannot have its port: %w; stop what listens there (`ss -ltnp` shows it), or use free ports",
+				role, err)
 		}
 	}
-
-	if errors.Is(err, syscall.EADDRINUSE) {
-		_, port, _ := net.SplitHostPort(address)
-		return fmt.Errorf("port %s, for %s, is taken: stop what listens there (`ss -ltnp` shows it), or run the stack on free ports",
-			port, role)
-	}
-
-	return fmt.Errorf("cannot listen on %s, for %s: %w", address, role, err)
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/liquida/liquida/deploy/link"
 )
 
 // ErrNotRunning says that no stack runs in a folder, or none that other programs may ask.
@@ -30,7 +32,6 @@ type answer struct {
 	Done    bool     `json:"done,omitempty"`
 	Problem string   `json:"problem,omitempty"`
 	Status  []Status `json:"status,omitempty"`
-	RoomURL string   `json:"room_url,omitempty"`
 }
 
 const (
@@ -57,12 +58,6 @@ func Attach(dir string) *Attached { return &Attached{dir} }
 func (a *Attached) Status(ctx context.Context) ([]Status, error) {
 	got, err := a.ask(ctx, order{Act: actStatus}, io.Discard)
 	return got.Status, err
-}
-
-// RoomURL returns the URL of the control room, or nothing if there is none.
-func (a *Attached) RoomURL(ctx context.Context) (string, error) {
-	got, err := a.ask(ctx, order{Act: actStatus}, io.Discard)
-	return got.RoomURL, err
 }
 
 // Kill ends a process with SIGKILL and returns when it has ended.
@@ -203,7 +198,7 @@ func (s *Stack) take(connection net.Conn, listener net.Listener, exit func()) {
 
 	switch {
 	case asked.Act == actStatus:
-		done.Status, done.RoomURL, err = s.status(ctx)
+		done.Status, err = s.status(ctx)
 	case asked.Act != actUp && asked.Act != actDown:
 		err = s.act(ctx, asked)
 	case exit == nil:
@@ -247,8 +242,10 @@ func (s *Stack) act(ctx context.Context, asked order) error {
 		return s.Pause(asked.Name)
 	case actThaw:
 		return s.Resume(asked.Name)
-	case actCut, actMend:
-		return s.cut(asked.Name, asked.Peer, asked.Act == actCut)
+	case actCut:
+		return s.cut(asked.Name, asked.Peer, link.Cut)
+	case actMend:
+		return s.cut(asked.Name, asked.Peer, link.Whole)
 	}
 	s.acting.Lock()
 	defer s.acting.Unlock()

@@ -8,10 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/liquida/liquida/platform/kit"
-	"github.com/liquida/liquida/platform/stream"
 )
 
 // statusByName returns what an attached program sees.
@@ -31,14 +29,14 @@ func statusByName(t *testing.T, a *Attached) map[string]Status {
 // Another program acts on a stack in the foreground, as on one in the background.
 func TestAttached(t *testing.T) {
 	config := standIns(t)
-	config.Room = true
+	config.Room, config.Cuts = true, true
 	owner := started(t, config)
 	a := Attach(config.Dir)
 	kit.Eventually(t, "the room is ready", func() bool { return statusByName(t, a)[Room].State == Ready })
 
 	first := statusByName(t, a)
 	for name, s := range first {
-		if s.State != Ready || s.Optional != (name == Room) || s.IsEngine != (name == "engine-0") ||
+		if s.State != Ready || s.Optional != (name == Room) ||
 			s.MemoryBytes < 1<<20 {
 			t.Errorf("after the start: %+v", s)
 		}
@@ -64,6 +62,15 @@ func TestAttached(t *testing.T) {
 	kit.Eventually(t, "the producer is frozen", func() bool { return statusByName(t, a)[Producer].State == Frozen })
 	kit.Must(t, a.Thaw(t.Context(), Producer))
 	kit.Eventually(t, "the producer is ready", func() bool { return statusByName(t, a)[Producer].State == Ready })
+
+	kit.Must(t, errors.Join(a.Cut(t.Context(), "engine-0", FromLedger), a.Cut(t.Context(), "engine-0", FromBroker),
+		a.Mend(t.Context(), "engine-0", FromLedger)))
+
+	if all := statusByName(t, a); !slices.Equal(all["engine-0"].Cut, []string{FromBroker}) || all[Producer].Cut != nil ||
+		!all[Producer].Cuttable || all[Simulator].Cuttable {
+		t.Errorf("the engine is cut from the broker: %+v", all)
+	}
+	kit.Says(t, a.Cut(t.Context(), Simulator, FromBroker), "has no links")
 
 	post(t, "http://"+first[Simulator].Telemetry+"/unready")
 
@@ -97,49 +104,6 @@ func TestAttached(t *testing.T) {
 	if _, err := a.Status(t.Context()); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("after the stop: %v", err)
 	}
-}
-
-// TestCuts cuts an engine from the broker, in a stack whose engines and producer have links.
-func TestCuts(t *testing.T) {
-	config := standIns(t)
-	config.Cuts = true
-	s := started(t, config)
-	reaches := func(process string) bool {
-		brokers, err := s.reach(process, Broker)
-		kit.Must(t, err)
-		client, err := stream.Config{Brokers: []string{brokers}}.Client()
-		kit.Must(t, err)
-		defer client.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-
-		return stream.Reach(ctx, client) == nil
-	}
-	expect := func(reach bool, cut ...string) {
-		t.Helper()
-		all, _, err := s.status(t.Context())
-		kit.Must(t, err)
-
-		for _, process := range all {
-			if process.Cuttable != (process.Name == "engine-0" || process.Name == Producer) ||
-				process.Name == "engine-0" && !slices.Equal(process.Cut, cut) {
-				t.Errorf("cut from %v, the status is %+v", cut, process)
-			}
-		}
-
-		if !reaches(Producer) || reaches("engine-0") != reach {
-			t.Errorf("cut from %v, the engine reaches the broker: %t", cut, !reach)
-		}
-	}
-	expect(true)
-	kit.Must(t, errors.Join(s.cut("engine-0", FromLedger, true), s.cut("engine-0", FromBroker, true)))
-	expect(false, FromBroker, FromLedger)
-	kit.Must(t, s.cut("engine-0", FromBroker, false))
-	expect(true, FromLedger)
-	kit.Says(t, s.cut(Simulator, FromBroker, true), "has no links")
-	kit.Says(t, s.cut("engine-0", "moon", true), "moon")
-	config.KafkaSecured = true
-	kit.Says(t, kit.ErrorOf(Start(t.Context(), config)), "TLS") // links to a secured Kafka
 }
 
 // TestUpRightAfterAKill: to free its memory a killed ledger takes a moment. It must not look ready.

@@ -73,13 +73,12 @@ type Config struct {
 
 	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
 	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind. A name that
-	// there is not, and a setting that its program does not have, are an error.
+	// there is not is an error.
 	Env map[string][]string
-	// Via, if set, returns the address at which a process reaches a server, given the server's
-	// own: for a proxy in between. It is called when a process is added, and must not call the stack.
-	Via func(process, server, address string) (string, error) `json:"-"`
+	// Linked, if set, reports whether a process reaches a server through a link, which can be broken: see Stack.Links.
+	Linked func(process, server string) bool `json:"-"`
 
-	Observers Observers // default none
+	Statsd string // IP:port to which TigerBeetle sends its metrics over UDP; default none
 	// Cuts makes the connections of engines and producers to broker and ledger cuttable: see Attached.Cut.
 	Cuts bool
 	// Archive starts the archiver, which keeps what has ended in ArchiveFolder.
@@ -123,6 +122,10 @@ func (c *Config) withDefaults() (Config, error) {
 		d.Progress = io.Discard
 	}
 
+	if d.Cuts {
+		d.Linked = cuttable
+	}
+
 	if d.Replicas > 1 { // each server takes 2 GiB more, and all would share one processor
 		d.CacheGrid, d.LedgerCore = cmp.Or(d.CacheGrid, "128MiB"), false
 	}
@@ -141,5 +144,5 @@ func (c *Config) withDefaults() (Config, error) {
 		return d, errors.New("stack: Cuts with KafkaSecured: a link cannot put its address into what Kafka says over TLS")
 	}
 
-	return d, CheckKafka("stack: Kafka", d.Kafka)
+	return d, errors.Join(CheckKafka("stack: Kafka", d.Kafka), CheckProcesses(d.Env))
 }

@@ -1,10 +1,7 @@
 package stack
 
 import (
-	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,13 +22,7 @@ func kindOf(name string) string {
 	return ""
 }
 
-// ours reports whether a kind is a program of this project, whose --help lists its settings.
-func (c *Config) ours(kind string) bool {
-	return !slices.Contains([]string{TigerBeetle, Prometheus, StatsdBridge}, kind) &&
-		(kind != Broker || c.Kafka != Apache)
-}
-
-// CheckProcesses returns an error for a process that there cannot be, and for what is no setting.
+// CheckProcesses returns an error for a process that there cannot be, and for what is no variable.
 func CheckProcesses(env map[string][]string) error {
 	for name, variables := range env {
 		if kindOf(name) == "" {
@@ -43,45 +34,6 @@ func CheckProcesses(env map[string][]string) error {
 			if !strings.Contains(variable, "=") {
 				return fmt.Errorf("--env %s:%s: it must be PROCESS:NAME=value, like clearing-engine:ENGINE_DEADLINE=10s",
 					name, variable)
-			}
-		}
-	}
-
-	return nil
-}
-
-// checkEnv also returns an error for a setting that its program does not know. What a program of others knows is not
-// known here.
-func (c *Config) checkEnv(ctx context.Context) error {
-	if err := CheckProcesses(c.Env); err != nil {
-		return err
-	}
-
-	for name, variables := range c.Env {
-		kind := kindOf(name)
-		if !c.ours(kind) || len(variables) == 0 {
-			continue
-		}
-
-		ask := []string{filepath.Join(c.BinDir, kind), "--help"}
-		if kind == Room {
-			ask = []string{filepath.Join(c.BinDir, "loadtest"), Room, "--help"}
-		}
-		help := exec.CommandContext(ctx, ask[0], ask[1:]...)
-		help.Env = []string{}
-
-		known, err := help.Output()
-		if err != nil {
-			return fmt.Errorf("cannot ask %s for its settings: %w", strings.Join(ask, " "), err)
-		}
-
-		for _, variable := range variables {
-			setting, _, _ := strings.Cut(variable, "=")
-
-			listed := regexp.MustCompile(`(?m)^  ` + regexp.QuoteMeta(setting) + `\b`)
-			if !listed.Match(known) && !strings.HasPrefix(setting, "GO") { // GOMEMLIMIT and others are Go's own
-				return fmt.Errorf("--env %s:%s: %s has no setting %s; `%s` lists all", name, variable, kind, setting,
-					strings.Join(ask, " "))
 			}
 		}
 	}

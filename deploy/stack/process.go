@@ -162,10 +162,9 @@ func (p *process) stop(ctx context.Context, within time.Duration) error {
 
 func (p *process) kill() error {
 	r := p.current()
-	if r == nil || r.dead() {
-		return fmt.Errorf("cannot kill %s: it is not running", p.name)
+	if r != nil {
+		r.asked.Store(true) // before its end, which would be a crash
 	}
-	r.asked.Store(true) // before its end, which would be a crash
 
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
@@ -274,11 +273,8 @@ func (p *process) logged() ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(log, r.logFrom, 1<<62))
 }
 
-// logEndLines are shown in an error, each up to logLineMax bytes.
-const (
-	logEndLines = 15
-	logLineMax  = 1000
-)
+// logEndLines are shown in an error.
+const logEndLines = 15
 
 // logEnd returns the last lines of the current run's log.
 func (p *process) logEnd(lines int) string {
@@ -292,12 +288,5 @@ func (p *process) logEnd(lines int) string {
 	}
 	all := strings.Split(string(text), "\n")
 
-	all = all[max(0, len(all)-lines):]
-	for i, line := range all {
-		if len(line) > logLineMax {
-			all[i] = line[:logLineMax] + "…"
-		}
-	}
-
-	return "  " + strings.Join(all, "\n  ")
+	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
 }

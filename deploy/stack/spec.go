@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/liquida/liquida/deploy/prometheus"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -59,8 +58,8 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
 
 		arguments := tigerbeetle.StartArguments(p.ledger, replicas, s.config().CacheGrid, s.config().LimitGiB)
-		if s.config().Observers.StatsdBridge != "" {
-			arguments = slices.Insert(arguments, 2, "--statsd="+s.addresses.of(statsd))
+		if s.config().Statsd != "" {
+			arguments = slices.Insert(arguments, 2, "--statsd="+s.config().Statsd)
 		}
 		p.command = append([]string{s.config().TigerBeetleBin}, arguments...)
 		p.serve(s, name)
@@ -123,24 +122,6 @@ func (s *Stack) specify(name string) (spec, error) {
 				"LOAD_KAFKA_SASL_PASSWORD_FILE="+s.passwordFile("loadtest"))
 		}
 		p.ready = httpReady("http://" + p.address + "/")
-	case Prometheus:
-		p.command = []string{
-			s.config().Observers.Prometheus,
-			"--config.file=" + filepath.Join(s.data(Prometheus), prometheus.ConfigFile),
-			"--storage.tsdb.path=" + filepath.Join(s.data(Prometheus), "tsdb"),
-			"--web.listen-address=" + s.addresses.of(Prometheus),
-		}
-		p.serve(s, name)
-		p.ready = httpReady("http://" + p.address + "/-/ready")
-	case StatsdBridge:
-		p.tell(s)
-		p.command = []string{
-			s.config().Observers.StatsdBridge,
-			"--statsd.mapping-config=" + filepath.Join(s.data(Prometheus), prometheus.BridgeFile),
-			"--statsd.listen-udp=" + s.addresses.of(statsd), "--statsd.listen-tcp=",
-			"--web.listen-address=" + p.telemetry,
-		}
-		p.ready = httpReady("http://" + p.telemetry + "/-/ready")
 	default:
 		return p, fmt.Errorf("the stack knows no process %q", name)
 	}
@@ -162,16 +143,11 @@ func (s *Stack) reach(process string, servers ...string) (string, error) {
 	var all []string
 
 	for _, server := range servers {
-		address := s.addresses.of(server)
+		address, linked := s.addresses.of(server), s.config().Linked
 
-		via := s.config().Via
-		if s.cuttable(process) {
-			via = s.links.to
-		}
-
-		if via != nil && process != server { // a replica listens where it reaches itself
+		if linked != nil && process != server && linked(process, server) { // a replica listens where it reaches itself
 			var err error
-			if address, err = via(process, server, address); err != nil {
+			if address, err = s.links.to(process, server, address); err != nil {
 				return "", fmt.Errorf("how %s reaches %s: %w", process, server, err)
 			}
 		}

@@ -90,7 +90,7 @@ func Start(ctx context.Context, config Config) (*Stack, error) {
 
 func newStack(lock *os.File) *Stack {
 	s := &Stack{lock: lock, stopping: make(chan struct{}),
-		links: links{open: map[[2]string]*link.Link{}, cut: map[string][]string{}}}
+		links: links{open: map[[2]string]*link.Link{}}}
 	s.given.Store(&Config{})
 
 	return s
@@ -133,10 +133,6 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 		return err
 	}
 
-	if err := config.checkEnv(ctx); err != nil {
-		return err
-	}
-
 	if config.TigerBeetleBin == "" {
 		if config.TigerBeetleBin, err = tigerbeetle.Locate(ctx, config.Progress); err != nil {
 			return err
@@ -159,7 +155,7 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 	}
 
 	groups := s.wanted()
-	if err := errors.Join(s.register(slices.Concat(groups...)), s.configureObservers()); err != nil {
+	if err := s.register(slices.Concat(groups...)); err != nil {
 		return err
 	}
 
@@ -210,25 +206,19 @@ func (s *Stack) wanted() [][]string {
 	s.engines = c.Engines
 	services := append(numberedFrom(0, s.engines, "engine"), Producer, Simulator)
 
-	for _, extra := range []struct {
-		name   string
-		wanted bool
-	}{
-		{Archiver, c.Archive}, {StatsdBridge, c.Observers.StatsdBridge != ""},
-		{Prometheus, c.Observers.Prometheus != ""}, {Room, c.Room},
-	} {
-		if extra.wanted {
-			services = append(services, extra.name)
-		}
+	if c.Archive {
+		services = append(services, Archiver)
+	}
+
+	if c.Room {
+		services = append(services, Room)
 	}
 
 	return append(groups, []string{Bootstrap}, services)
 }
 
 // kinds are all kinds of processes, and the keys of Config.Env besides names of single processes.
-var kinds = []string{
-	TigerBeetle, Broker, Bootstrap, Engine, Producer, Simulator, Archiver, StatsdBridge, Prometheus, Room,
-}
+var kinds = []string{TigerBeetle, Broker, Bootstrap, Engine, Producer, Simulator, Archiver, Room}
 
 // register makes the stack know these processes, and no others but those that run. It checks the ports of all before
 // any starts.
@@ -509,11 +499,7 @@ func (s *Stack) Restart(ctx context.Context, name string) error {
 		return err
 	}
 
-	if err := s.StartProcess(name); err != nil {
-		return err
-	}
-
-	return s.WaitReady(ctx, name)
+	return s.bring(ctx, name)
 }
 
 // Pause freezes a process (SIGSTOP). Its connections stay open, and it answers nothing.
@@ -546,7 +532,7 @@ func (s *Stack) AddProducer(ctx context.Context) (url string, err error) {
 }
 
 func (s *Stack) bringNew(ctx context.Context, name string) error {
-	if err := errors.Join(s.add(name), s.configureObservers()); err != nil {
+	if err := s.add(name); err != nil {
 		return err
 	}
 

@@ -28,25 +28,23 @@ type Status struct {
 	PID         int
 	State       State
 	Problem     string // why it is not ready; empty when it is
-	Address     string // where it serves; empty for an engine
+	Address     string // where it serves; of the control room its URL, with the token; empty for an engine
 	Telemetry   string
-	Instance    string        // an engine's name in its consumer group; empty: Name
 	Run         string        // differs from that of any other run
 	MemoryBytes int64         // resident
 	CPU         time.Duration // of a processor, since its start
-	IsEngine    bool
-	Optional    bool     // the stack is ready without it
-	Cuttable    bool     // see Attached.Cut
-	Cut         []string // FromBroker, FromLedger
+	Optional    bool          // the stack is ready without it
+	Cuttable    bool          // see Attached.Cut
+	Cut         []string      // FromBroker, FromLedger
 }
 
 // startsWithin is how long a process that is not ready starts. After that, or once it was ready, it has a problem.
 const startsWithin = time.Minute
 
-// status returns the processes and the URL of the control room.
-func (s *Stack) status(ctx context.Context) (all []Status, roomURL string, err error) {
+// status returns the processes in the order of starting.
+func (s *Stack) status(ctx context.Context) (all []Status, err error) {
 	if !s.anyRuns() {
-		return nil, "", ErrNotRunning
+		return nil, ErrNotRunning
 	}
 	processes := s.all()
 	all = make([]Status, len(processes))
@@ -63,18 +61,20 @@ func (s *Stack) status(ctx context.Context) (all []Status, roomURL string, err e
 			continue
 		}
 
-		status.Cut, status.Cuttable = s.links.cutFrom(status.Name), s.cuttable(status.Name)
+		status.Cut = s.isCutFrom(status.Name)
+		status.Cuttable = s.config().Cuts && cuttable(status.Name, "")
+
 		if status.State != Ready && status.State != Dead && len(status.Cut) > 0 { // it cannot know why nobody answers
 			status.State, status.Problem = NotReady, "its connections are cut (links): "+strings.Join(status.Cut, ", ")
 		}
 
 		if status.Name == Room {
-			roomURL, err = s.RoomURL()
+			status.Address, err = s.RoomURL()
 		}
 		kept = append(kept, status)
 	}
 
-	return kept, roomURL, err
+	return kept, err
 }
 
 func (p *process) status(ctx context.Context) Status {
@@ -82,7 +82,7 @@ func (p *process) status(ctx context.Context) Status {
 
 	status := Status{
 		Name: p.name, State: Dead, Problem: "not started", Address: program.address, Telemetry: program.telemetry,
-		IsEngine: kindOf(p.name) == Engine, Optional: program.optional,
+		Optional: program.optional,
 	}
 	if r == nil {
 		return status

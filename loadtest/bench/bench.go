@@ -165,15 +165,14 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if r.banks > 0 {
 		m.population.Banks = r.banks
 	}
-	far := &distance{roundTrip: r.apart}
-	defer far.close()
 
 	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(c.Dir, "data"))) }()
 
-	if m.Stack, err = stack.Start(ctx, m.stackConfig(far)); err != nil {
+	if m.Stack, err = stack.Start(ctx, m.stackConfig()); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Stop(context.WithoutCancel(ctx))) }()
+	slow(m.Stack, r.apart)
 
 	if m.keys, err = m.Keys(); err != nil {
 		return nil, err
@@ -210,7 +209,7 @@ func (m *session) do(ctx context.Context) error {
 	return m.frontDoor(ctx)
 }
 
-func (m *session) stackConfig(far *distance) stack.Config {
+func (m *session) stackConfig() stack.Config {
 	people := []string{fmt.Sprint("SANDBOX_BANKS=", m.population.Banks),
 		fmt.Sprint("SANDBOX_CUSTOMERS=", m.population.Customers)}
 
@@ -229,7 +228,7 @@ func (m *session) stackConfig(far *distance) stack.Config {
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	}
 	if m.apart > 0 {
-		config.Replicas, config.Via = 3, far.via
+		config.Replicas, config.Linked = 3, far
 	}
 
 	return config

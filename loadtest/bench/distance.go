@@ -11,41 +11,23 @@ import (
 // distances are between two of the ledger's three replicas, and between broker and banks, there and back.
 var distances = []time.Duration{time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond}
 
-// distance delays what replicas say to each other, what others say to the second and third of them, and what the banks
-// say to the broker. Engine, broker and producer stand beside the first replica.
-type distance struct {
-	roundTrip time.Duration
-	links     []*link.Link
-}
-
-// via is for stack.Config.Via.
-func (d *distance) via(process, server, address string) (string, error) {
-	near := server == stack.Broker && process != stack.Simulator ||
-		strings.HasPrefix(server, stack.TigerBeetle) && server == firstReplica &&
-			!strings.HasPrefix(process, stack.TigerBeetle)
-	if near {
-		return address, nil
-	}
-
-	listen := link.Listen
-	if server == stack.Broker {
-		listen = link.ListenKafka
-	}
-
-	l, err := listen(address)
-	if err != nil {
-		return "", err
-	}
-	l.Set(link.Slow, d.roundTrip/2)
-	d.links = append(d.links, l)
-
-	return l.Address(), nil
-}
-
 const firstReplica = stack.TigerBeetle + "-0"
 
-func (d *distance) close() {
-	for _, l := range d.links {
-		l.Close()
+// far reports whether a process is distant from a server: replicas from each other, others from the second and third of
+// them, the banks from the broker. Engine, broker and producer stand beside the first replica.
+func far(process, server string) bool {
+	if server == stack.Broker {
+		return process == stack.Simulator
+	}
+
+	return server != firstReplica || strings.HasPrefix(process, stack.TigerBeetle)
+}
+
+// slow delays what distant processes and servers say to each other.
+func slow(s *stack.Stack, roundTrip time.Duration) {
+	for _, process := range s.Names() {
+		for _, l := range append(s.Links(process, stack.Broker), s.Links(process, stack.TigerBeetle)...) {
+			l.Set(link.Slow, roundTrip/2)
+		}
 	}
 }

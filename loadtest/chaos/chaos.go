@@ -102,7 +102,6 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		config.Allowed = AllowedByDefault
 	}
 	w := &world{screen: screen{file: config.Live, planned: len(config.Plan)}, population: config.Population}
-	defer w.links.close() // after the programs have stopped, in order
 
 	if err := w.begin(ctx, &config); err != nil {
 		return nil, err
@@ -165,7 +164,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		Env:            environment, Archive: true, Room: config.Room, Progress: config.Live,
 	}
 	if !config.Bare() {
-		started.Via = w.links.via
+		started.Linked = linked
 	}
 
 	if w.Stack, err = stack.Start(ctx, started); err != nil {

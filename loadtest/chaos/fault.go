@@ -369,7 +369,7 @@ func breakLinks(state link.State, to []string) step {
 			f.Detail += fmt.Sprintf(", %d ms each way", delay.Milliseconds())
 		}
 
-		if f.links = w.links.between(f.Target, server); f.links == nil {
+		if f.links = w.Links(f.Target, server); f.links == nil {
 			return fmt.Errorf("%s has no links to %s", f.Target, server)
 		}
 

@@ -22,7 +22,6 @@ import (
 type world struct {
 	*stack.Stack
 	screen
-	links      links
 	admin      *kadm.Client
 	population sandbox.Population
 	simulator  *load.Callers

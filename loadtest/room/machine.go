@@ -1,7 +1,6 @@
 package room
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -81,7 +80,7 @@ func (m *machine) look(ctx context.Context) []process {
 			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem,
 			MemoryBytes: status.MemoryBytes,
 			Cut:         status.Cut,
-		}, cmp.Or(status.Instance, status.Name), status.Telemetry, status.Cuttable}
+		}, status.Name, status.Telemetry, status.Cuttable}
 
 		cpu[status.Run] = usage{now, status.CPU}
 		if before, known := m.cpu[status.Run]; known && now.After(before.at) {

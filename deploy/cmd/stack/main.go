@@ -24,16 +24,8 @@ import (
 // exitNotRunning is the exit code of status when nothing runs.
 const exitNotRunning = 3
 
-const long = `stack runs the whole clearing house on this machine, without Docker: a real TigerBeetle
-server or a cluster of three, a Kafka broker (embedded, also behaving like Redpanda, or
-Apache's), the bootstrap, the bank simulator, the clearing engines, the producer and the archiver,
-each a process of its own.
-
-Fixed ports of up: producer 8080, bank simulator 8081, control room 8090, Kafka 9092,
-TigerBeetle 3001 (and on); telemetry (/metrics, /readyz): producer 9101, bank simulator 9102,
-archiver 9098, engines 9103 and up. Prometheus (9090) is started too if it is on PATH, and with
-statsd_exporter on PATH it also sees TigerBeetle's own metrics.
-
+const long = `stack runs the whole clearing house on this machine, without Docker, each program a process of its
+own. docs/running.md lists the ports.
 The TigerBeetle server is taken from TIGERBEETLE_BIN, else built once and cached.
 Apache Kafka is fetched with Maven once and cached; it needs Java 17 or later.
 
@@ -133,8 +125,6 @@ changes restarts. It stays until the next one, or down.`
 		"`GiB` to which the data file of each TigerBeetle server may grow, 2 to 65536 (default 16384); there the server ends, until it starts with more")
 	flags.Int64Var(&o.reserve, "ledger-reserve", 4096,
 		"`MiB` of the disk reserved for each TigerBeetle server's new data file, 0 to 1048576: it is faster while it need not grow; a payment takes about 9 KB")
-	flags.BoolVar(&c.LedgerCore, "ledger-core", runtime.NumCPU() > 2,
-		"give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
 	flags.StringVar(&c.Kafka, "kafka", stack.Embedded,
 		"the `broker`: embedded, redpanda-like for the embedded one behaving like Redpanda, or apache for Apache Kafka "+kafka.Version)
 	flags.BoolVar(&c.KafkaSecured, "kafka-locks", false,
@@ -157,10 +147,6 @@ func (o *options) check() error {
 		o.env[process] = append(o.env[process], variable)
 	}
 
-	if o.config.Replicas != 1 && o.config.Replicas != 3 {
-		return fmt.Errorf("--replicas is %d: it must be 1 or 3", o.config.Replicas)
-	}
-
 	return errors.Join(
 		stack.CheckProcesses(o.env),
 		settings.InRange("--ledger-reserve", o.reserve, 0, 1<<20),
@@ -181,7 +167,10 @@ func (o *options) up(ctx context.Context) error {
 		o.config.Ports = stack.FreePorts
 	}
 
-	o.config.Archive, o.config.Observers = true, stack.InstalledObservers()
+	o.config.Archive = true
+	// Of two processors the other would not be enough for many HTTP requests.
+	o.config.LedgerCore = runtime.NumCPU() > 2
+
 	if err := stack.Up(ctx, o.config); err != nil {
 		return err
 	}
@@ -235,15 +224,6 @@ func show(ctx context.Context, dir string) error {
 
 	for _, problem := range problems {
 		fmt.Println(problem)
-	}
-
-	room, err := stack.Attach(dir).RoomURL(ctx)
-	if err != nil {
-		return err
-	}
-
-	if room != "" {
-		fmt.Printf("\ncontrol room  %s\n", room)
 	}
 
 	if needed > 0 {

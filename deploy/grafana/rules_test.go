@@ -1,7 +1,6 @@
-package dashboards
+package grafana
 
 import (
-	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,52 +14,6 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 )
-
-// TestPanelsExplainThemselves checks that every panel asks a question, and says how to read the answer.
-func TestPanelsExplainThemselves(t *testing.T) {
-	for _, p := range panels() {
-		if !strings.HasSuffix(p.Title, "?") || !strings.HasSuffix(p.Description, ".") || p.Unit == "" ||
-			len(p.Queries) == 0 {
-			t.Errorf("%s: needs a question as title, a description in whole sentences, a unit and a query", p.Title)
-		}
-
-		if !slices.IsSortedFunc(p.Thresholds, func(a, b Threshold) int {
-			return cmp.Compare(a.From, b.From)
-		}) || p.Kind == Stat && len(p.Thresholds) == 0 {
-			t.Errorf("%s: thresholds must ascend, and a single value needs some", p.Title)
-		}
-	}
-}
-
-// panels returns those of all dashboards, each once.
-func panels() (all []Panel) {
-	for _, d := range All {
-		for _, row := range d.Rows {
-			for _, p := range row.Panels {
-				if !slices.ContainsFunc(all, func(before Panel) bool { return before.Title == p.Title }) {
-					all = append(all, p)
-				}
-			}
-		}
-	}
-
-	return all
-}
-
-// TestFilesAreCurrent compares the files that Grafana reads with this package, which people review.
-func TestFilesAreCurrent(t *testing.T) {
-	for _, d := range All {
-		if read(t, "../grafana/dashboards/"+strings.ToLower(d.Title)+".json") != string(d.JSON()) {
-			t.Errorf("the file of %s is not what the package says: go run ./deploy/cmd/dashboards", d.Title)
-		}
-	}
-
-	for where, expr := range expressions() {
-		if len(selectors(t, expr)) == 0 {
-			t.Errorf("%s reads nothing: %s", where, expr)
-		}
-	}
-}
 
 // TestAlertsExplainThemselves checks that each alert says what happened, what it means and what to
 // do, and that it has an entry in the runbook and a test in which it fires.
@@ -157,26 +110,4 @@ func read(t *testing.T, path string) string {
 	text, err := os.ReadFile(path)
 	kit.Must(t, err)
 	return string(text)
-}
-
-// expressions returns those of all panels and annotations, by where they stand.
-func expressions() map[string]string {
-	all := map[string]string{}
-
-	for _, p := range panels() {
-		for _, q := range p.Queries {
-			all[p.Title+" "+q.Legend] = q.Expr
-		}
-	}
-
-	for _, a := range Annotations {
-		all["annotation "+a.Name] = a.Expr
-	}
-
-	return all
-}
-
-// forPrometheus puts in what Grafana would, for the last five minutes.
-func forPrometheus(expr string) string {
-	return strings.NewReplacer("$__range", "5m", "$__interval", "5s", "$__rate_interval", "20s").Replace(expr)
 }

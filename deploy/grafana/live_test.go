@@ -1,4 +1,4 @@
-package dashboards
+package grafana
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,11 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/promql/parser"
-
+	"github.com/liquida/liquida/deploy/child"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // TestPanelsShowWhatIsTrue asks a real Prometheus for what panels show of a real system: under load, with a silent
@@ -32,20 +34,16 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 		t.Skip("make test-dashboards runs a whole system for two minutes")
 	}
 
-	watchers := stack.InstalledObservers()
-	if watchers.Prometheus == "" || watchers.StatsdBridge == "" {
-		t.Fatalf("Prometheus is %q and the bridge %q: make test-dashboards puts both on PATH", watchers.Prometheus,
-			watchers.StatsdBridge)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	root, err := stack.RepoRoot()
 	kit.Must(t, err)
 	bin := t.TempDir()
 	kit.Must(t, stack.Build(ctx, root, bin))
+	statsd := ports.Free()
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: t.TempDir(), BinDir: bin, Ports: stack.FreePorts, CacheGrid: "256MiB", Engines: 2, Archive: true,
-		Observers: watchers,
+		Statsd: statsd,
 		// Short, so that what a silent bank holds soon stops growing.
 		Env: map[string][]string{stack.Engine: {"ENGINE_DEADLINE=8s"}, stack.Simulator: {"SIMULATOR_LATE_DELAY=10s"}},
 	})
@@ -53,7 +51,9 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	t.Cleanup(func() { kit.Must(t, s.Stop(context.WithoutCancel(ctx))) })
 	known, err := s.Keys()
 	kit.Must(t, err)
-	h := watched{t, "http://" + s.PrometheusAddress()}
+	h := watched{t, watch(t, s, statsd)}
+	allRight := query(t, "Is everything all right?")
+	restarted := query(t, "How often did something restart?")
 	began := time.Now()
 
 	act := func(method, url, body string) { // of the central bank
@@ -71,7 +71,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 		`{"act": "day-cap", "cap_centavos": 100000000000, "window_seconds": 3600}`)
 	act(http.MethodGet, s.ProducerURL()+"/v1/participants", "") // somebody reads
 	kit.Must(t, s.Run(ctx, t.Output(), t.Output(), "loadtest", "run", "--rate=200", "--duration=38s", "--allow=AB03"))
-	h.await("all is well after a load", "("+allRight.Expr+") == 0")
+	h.await("all is well after a load", "("+allRight+") == 0")
 	h.await("the settlements are long ago", `time() - max(pix_last_settled_timestamp_seconds) > 12`)
 	h.everyMessageEnded()
 
@@ -85,9 +85,9 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	act(http.MethodPut, profile, `{"silent_share": 1}`)
 	h.await("the table names the silent bank",
 		`ALERTS{alertname="BankKeepsWaiting", alertstate="firing", ispb="`+bank+`"}`)
-	h.await("the first panel says LOOK", "("+allRight.Expr+") == 1")
+	h.await("the first panel says LOOK", "("+allRight+") == 1")
 	act(http.MethodDelete, profile, "")
-	h.await("all is well again", "("+allRight.Expr+") == 0")
+	h.await("all is well again", "("+allRight+") == 0")
 
 	engines := []string{stack.EngineName(0), stack.EngineName(1)}
 	died := time.Now()
@@ -95,7 +95,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	for _, engine := range engines {
 		kit.Must(t, s.Kill(engine))
 	}
-	h.await("the first panel says NO", "("+allRight.Expr+") == 3")
+	h.await("the first panel says NO", "("+allRight+") == 3")
 	dead := time.Since(died)
 
 	for _, engine := range engines {
@@ -103,12 +103,12 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	}
 	h.await("payments settle again", `max(pix_start_to_settled_seconds) > 0`)
 
-	longest, most := h.at(longestStandstill.Expr), time.Since(died)
+	longest, most := h.at(query(t, "What was the longest standstill?")), time.Since(died)
 	if len(longest) != 1 || longest[0] < dead.Seconds()-4 || longest[0] > most.Seconds()+4 {
 		t.Errorf("the longest standstill is %v s, and it was %v to %v, to within two scrapes", longest, dead, most)
 	}
 	h.await("both restarts are counted, and partitions changed hands",
-		"("+restarted.Expr+") == 2 and on() "+Annotations[2].Expr)
+		"("+restarted+") == 2 and on() "+annotations(t)["Rebalance"])
 	unload()
 	<-loadEnds
 
@@ -119,6 +119,55 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 type watched struct {
 	*testing.T
 	prometheus string
+}
+
+// watch starts Prometheus and the bridge from TigerBeetle's statsd, and returns the URL of Prometheus.
+func watch(t *testing.T, s *stack.Stack, statsd string) string {
+	folder, address, bridge := t.TempDir(), ports.Free(), ports.Free()
+	prometheus, err := filepath.Abs("../prometheus")
+	kit.Must(t, err)
+
+	jobs := map[string][]string{"prometheus": {address}, stack.TigerBeetle: {bridge}}
+
+	for _, name := range s.Names() {
+		job := name
+		if strings.HasPrefix(name, "engine-") {
+			job = stack.Engine
+		}
+
+		if telemetry, served := strings.CutPrefix(s.TelemetryURL(name), "http://"); served {
+			jobs[job] = append(jobs[job], telemetry)
+		}
+	}
+	config, _, _ := strings.Cut(read(t, "../prometheus/prometheus.yml"), "scrape_configs:")
+	config = strings.Replace(config, "rules.yml", prometheus+"/rules.yml", 1) + "scrape_configs:\n"
+
+	for job, targets := range jobs {
+		config += fmt.Sprintf("  - {job_name: %s, static_configs: [{targets: [%s]}]}\n", job,
+			strings.Join(targets, ", "))
+	}
+	kit.Must(t, os.WriteFile(folder+"/prometheus.yml", []byte(config), 0o600))
+
+	for _, command := range [][]string{
+		{"statsd_exporter", "--statsd.mapping-config=" + prometheus + "/statsd.yml", "--statsd.listen-udp=" + statsd,
+			"--statsd.listen-tcp=", "--web.listen-address=" + bridge},
+		{"prometheus", "--config.file=" + folder + "/prometheus.yml", "--storage.tsdb.path=" + folder + "/tsdb",
+			"--web.listen-address=" + address},
+	} {
+		program, err := child.Start(exec.Command(command[0], command[1:]...), os.Stderr)
+		kit.Must(t, err)
+		t.Cleanup(program.Stop)
+	}
+	kit.Eventually(t, "Prometheus answers", func() bool {
+		response, err := http.Get("http://" + address + "/-/ready")
+		if err == nil {
+			response.Body.Close()
+		}
+
+		return err == nil && response.StatusCode == http.StatusOK
+	})
+
+	return "http://" + address
 }
 
 // await waits until an expression has a value.
@@ -139,10 +188,20 @@ func (h watched) await(what, expr string) {
 // growth finds what the panel of all messages divides.
 var growth = regexp.MustCompile(`(?:increase|delta)\((\w+(?:\{[^}]*\})?)\[\w+\]\)`)
 
+// query returns the first expression of a panel.
+func query(t *testing.T, title string) string {
+	p, ok := panels(t)[title]
+	if !ok {
+		t.Fatalf("no dashboard asks %q", title)
+	}
+
+	return p.Targets[0].Expr
+}
+
 // everyMessageEnded checks, once nothing is in flight, that the panel counts each message exactly once.
 func (h watched) everyMessageEnded() {
 	h.Helper()
-	ratio, _, _ := strings.Cut(everyEnds.Expr, "and on()")
+	ratio, _, _ := strings.Cut(query(h.T, "Does every message end?"), "and on()")
 
 	sums := growth.ReplaceAllString(ratio, "$1")
 	if ended := h.at(sums); len(ended) != 1 || ended[0] != 1 {
@@ -155,7 +214,7 @@ func (h watched) everyMessageEnded() {
 func (h watched) everyExpressionShowed(began time.Time) {
 	asked := map[string]string{}
 
-	for where, expr := range expressions() {
+	for where, expr := range expressions(h.T) {
 		for _, selector := range selectors(h.T, expr) {
 			asked[selector] = "a part of " + where
 		}
@@ -214,21 +273,4 @@ func (h watched) at(expr string) (values []float64) {
 	}
 
 	return values
-}
-
-// selectors returns the series that an expression reads.
-func selectors(t *testing.T, expr string) (all []string) {
-	tree, err := parser.ParseExpr(forPrometheus(expr))
-	kit.Must(t, err)
-	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
-		if selector, ok := node.(*parser.VectorSelector); ok {
-			bare := *selector
-			bare.OriginalOffset, bare.Offset, bare.Timestamp = 0, 0, nil
-			all = append(all, bare.String())
-		}
-
-		return nil
-	})
-
-	return all
 }

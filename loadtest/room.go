@@ -37,7 +37,6 @@ type roomEnvironment struct {
 	Address      string   `env:"ROOM_ADDRESS" envDefault:"127.0.0.1:8090" help:"where the control room is served, host:port"`
 	TokenFile    string   `env:"ROOM_TOKEN_FILE" envDefault:".stack/room-token" help:"file with the token of the room's URL; it is made if it is not there"`
 	Hosts        []string `env:"ROOM_HOSTS" help:"other names by which browsers reach the room, host:port, comma-separated; with any name that is not listed a request is refused"`
-	Telemetry    []string `env:"ROOM_TELEMETRY" help:"telemetry addresses of the services, host:port, comma-separated, without --dir"`
 	SimulatorURL string   `env:"SIMULATOR_URL" help:"the bank simulator; empty: the room does not show how banks behave"`
 	KeysDir      string   `env:"CLIENT_KEYS_DIR" help:"folder with the API keys, by holder; the central bank's changes how banks behave"`
 	LoadUser     string   `env:"LOAD_KAFKA_SASL_USER" help:"Kafka user that sends the room's load, when KAFKA_SASL_USER may only read; empty: the same user"`
@@ -125,12 +124,9 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 
 	config := room.Config{
 		Stream: environment.Stream, Ledger: client, Light: audit.Light, Population: environment.Population,
-		Telemetry: environment.Telemetry, Log: log,
+		Stack: processes, Log: log,
 	}
-	if processes == nil {
-		config.ReadOnly = "this room only shows: start it with --dir for buttons"
-	} else {
-		config.Stack = processes
+	if processes != nil {
 		if config.Load, err = environment.load(); err != nil {
 			return err
 		}
@@ -152,7 +148,7 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 	defer r.Close()
 	limits := web.Config{
 		Address: environment.Address, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		BodyBytesMax: room.BodyBytesMax, ConnectionsMax: 64,
+		BodyBytesMax: 4 << 10, ConnectionsMax: 64,
 		// Whoever has no token gives way to whoever has it.
 		Pools: web.NewPools(web.PoolsConfig{ConnectionsShareMax: 1, StrangerIdleTimeout: 3 * time.Second},
 			prometheus.NewRegistry()),

@@ -42,7 +42,6 @@ func (r refusal) Error() string {
 }
 
 var (
-	errNoStack = errors.New("the room has no stack: start it with --dir")
 	errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
 	errNoLoad  = errors.New("the room may not send: it has no Kafka user that may write orders")
 )
@@ -53,124 +52,102 @@ const actTimeout = 2 * time.Minute
 var acts = []string{actKill, actFreeze, actThaw, actRestart, actLeaveDead, actAddEngine, actCut, actMend,
 	actBank, actLoad}
 
-// Do does one act, and returns the number of its line in the story.
-func (r *Room) Do(ctx context.Context, act Act) (int, error) {
+// Do does one act.
+func (r *Room) Do(ctx context.Context, act Act) error {
 	r.mu.Lock()
 	r.askedAt = time.Now()
 	r.mu.Unlock()
 
 	if !slices.Contains(acts, act.Act) {
-		return 0, refusal{"act", act.Act, "one of " + strings.Join(acts, ", ")}
+		return refusal{"act", act.Act, "one of " + strings.Join(acts, ", ")}
 	}
 
-	if r.config.ReadOnly != "" {
-		return 0, errors.New(r.config.ReadOnly)
+	if why := r.readOnly(); why != "" {
+		return errors.New(why)
 	}
+
+	began := time.Now()
 
 	switch act.Act {
 	case actLoad:
 		if err := r.sender.set(act.RatePerSecond); err != nil {
-			return 0, err
+			return err
 		}
+		r.story.tell("", nil, "the load is %s payments a second", pix.Thousands(int64(act.RatePerSecond)))
 
-		if act.RatePerSecond == 0 {
-			return r.story.tell(nil, "the load ends"), nil
-		}
-
-		return r.story.tell(nil, "%s payments a second", pix.Thousands(int64(act.RatePerSecond))), nil
+		return nil
 	case actBank:
-		began := time.Now()
-
 		if err := r.banks.behave(ctx, act.Target, act.Behaviour); err != nil {
-			return 0, err
+			return err
 		}
+		r.tell(act.Behaviour != behaviourNormal, act.Target, began, nil, "bank "+act.Target+" is "+act.Behaviour)
 
-		text := fmt.Sprintf("bank %s is %s", act.Target, act.Behaviour)
-		if act.Behaviour == behaviourNormal {
-			return r.mended(act.Target, text, text), nil
-		}
-
-		return r.broken(act.Target, began, nil, text, text), nil
-	}
-
-	if r.config.Stack == nil {
-		return 0, errNoStack
-	}
-
-	if act.Act == actAddEngine {
-		number := r.story.tell(nil, "an engine is added")
+		return nil
+	case actAddEngine:
+		r.story.tell("", nil, "an engine is added")
 		r.starting("", "one more engine", r.config.Stack.AddEngine)
-		return number, nil
+
+		return nil
 	}
 
 	p, known := r.machine.find(act.Target)
-	if !known || act.Target == stack.Room {
-		return 0, refusal{"target", act.Target, "a process that the picture shows, not the room itself"}
-	}
 
-	switch act.Act {
-	case actRestart:
-		if p.State != string(stack.Dead) {
-			return 0, refusal{"target", act.Target, "a dead process"}
-		}
+	switch {
+	case !known || act.Target == stack.Room:
+		return refusal{"target", act.Target, "a process that the picture shows, not the room itself"}
+	case act.Act == actRestart && p.State != string(stack.Dead):
+		return refusal{"target", act.Target, "a dead process"}
+	case act.Act == actRestart:
 		r.machine.leaveDead(act.Target) // it starts now, not again later
+		r.story.tell("", nil, "%s starts again", act.Target)
 		r.startAgain(act.Target)
 
-		return r.story.tell(nil, "%s starts again", act.Target), nil
-	case actLeaveDead:
-		if !r.machine.leaveDead(act.Target) {
-			return 0, refusal{"target", act.Target, "a process that the room would start again"}
-		}
-
-		return r.story.tell(nil, "%s stays dead", act.Target), nil
+		return nil
+	case act.Act == actLeaveDead && !r.machine.leaveDead(act.Target):
+		return refusal{"target", act.Target, "a process that the room would start again"}
+	case act.Act == actLeaveDead:
+		r.story.tell("", nil, "%s stays dead", act.Target)
+		return nil
 	}
 
-	return r.breakOrMend(ctx, act, p)
+	text, err := r.breakOrMend(ctx, act)
+	if err == nil {
+		r.tell(act.Act != actThaw && act.Act != actMend, act.Target+act.Peer, began, p.Partitions, text)
+	}
+
+	return err
 }
 
-// breakOrMend does what breaks a process or its link, or mends it.
-func (r *Room) breakOrMend(ctx context.Context, act Act, p process) (int, error) {
-	partitions, began, on, name, peer := r.machine.of(p), time.Now(), r.config.Stack, act.Target, act.Peer
-	var err error
-	var mark, text string
+// breakOrMend does what breaks a process or its link, or mends it, and returns what the story says.
+func (r *Room) breakOrMend(ctx context.Context, act Act) (text string, err error) {
+	on, name, peer := r.config.Stack, act.Target, act.Peer
 
 	switch act.Act {
 	case actKill:
-		err, mark, text = on.Kill(ctx, name), name+" killed", "kill -9 "+name
+		if err = on.Kill(ctx, name); err == nil {
+			r.machine.restartSoon(name)
+		}
+
+		return name + " killed", err
 	case actFreeze:
-		err, mark, text = on.Freeze(ctx, name), name+" frozen", name+" frozen"
+		return name + " frozen", on.Freeze(ctx, name)
 	case actThaw:
-		err, mark, text = on.Thaw(ctx, name), name+" thawed", name+" thawed"
+		return name + " thawed", on.Thaw(ctx, name)
 	case actCut:
-		err, mark, text = on.Cut(ctx, name, peer), name+" cut from "+peer, name+" cut from the "+peer
-	case actMend:
-		err, mark, text = on.Mend(ctx, name, peer), name+" reaches "+peer, name+" reaches the "+peer+" again"
+		return name + " cut from the " + peer, on.Cut(ctx, name, peer)
 	}
 
-	switch {
-	case err != nil:
-		return 0, err
-	case act.Act == actThaw || act.Act == actMend:
-		return r.mended(name+peer, mark, text), nil
-	case act.Act == actKill:
-		r.machine.restartSoon(name)
+	return name + " reaches the " + peer + " again", on.Mend(ctx, name, peer)
+}
+
+// tell tells that something was broken, and watches what comes of it, or that it is mended.
+func (r *Room) tell(broken bool, what string, began time.Time, partitions []int32, text string) {
+	if broken {
+		r.story.tell(kindBroken, r.flows.broke(what, began, partitions), "%s", text)
+		return
 	}
-
-	return r.broken(name+peer, began, partitions, mark, text), nil
-}
-
-// broken tells that something was broken, and watches what comes of it until it is mended.
-func (r *Room) broken(what string, began time.Time, partitions []int32, mark, text string) int {
-	watch := r.flows.broke(what, began, partitions)
-	r.mark("broken", mark)
-	return r.story.tell(watch, "%s", text)
-}
-
-// mended tells that it works again.
-func (r *Room) mended(what, mark, text string) int {
 	r.flows.mended(what)
-	r.mark("mended", mark)
-	return r.story.tell(nil, "%s", text)
+	r.story.tell(kindMended, nil, "%s", text)
 }
 
 // startAgain starts a dead process.
@@ -187,9 +164,9 @@ func (r *Room) starting(name, done string, start func(context.Context) error) {
 
 		if err := start(ctx); err != nil {
 			r.config.Log("not %s: %v", done, err)
-			r.story.tell(nil, "not %s: %v", done, err)
+			r.story.tell("", nil, "not %s: %v", done, err)
 			return
 		}
-		r.mended(name, done, fmt.Sprintf("%s, ready after %.1f s", done, time.Since(began).Seconds()))
+		r.tell(false, name, began, nil, fmt.Sprintf("%s, ready after %.1f s", done, time.Since(began).Seconds()))
 	})
 }

@@ -19,7 +19,6 @@ type banks struct {
 
 	mu        sync.Mutex
 	behaviour map[string]string // by ISPB
-	lookedAt  time.Time
 }
 
 // The behaviours of a bank. Each is a profile of the simulator; the normal one is that of its start.
@@ -33,7 +32,7 @@ var profileOf = map[string]string{
 
 func newBanks(config *Config) *banks {
 	b := &banks{callers: config.Banks, behaviour: map[string]string{}}
-	for i := range min(config.Population.Banks, banksMax) {
+	for i := range config.Population.Banks {
 		b.behaviour[string(config.Population.Bank(i))] = ""
 	}
 
@@ -62,37 +61,25 @@ func (p profile) behaviour() string {
 	return behaviourNormal
 }
 
-const banksEvery = 3 * time.Second
-
-// look adds banks that pay, and asks the simulator now and then how banks behave.
+// look adds banks that pay, and asks the simulator how banks behave.
 func (b *banks) look(ctx context.Context, seen []Flow) {
-	b.mu.Lock()
-	for _, flow := range seen {
-		for _, ispb := range []string{flow.Payer, flow.Payee} {
-			// A refused order may name a bank that is none.
-			if _, known := b.behaviour[ispb]; !known && flow.Settled > 0 && len(b.behaviour) < banksMax &&
-				ispb != others {
-				b.behaviour[ispb] = ""
-			}
-		}
+	profiles, known := map[string]profile{}, false
+
+	if b.callers != nil {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		answer, err := b.callers.Ask(ctx, http.MethodGet, "/v1/profiles", keys.CentralBank, nil, http.StatusOK)
+		known = err == nil && json.Unmarshal(answer, &profiles) == nil
 	}
 
-	due := b.callers != nil && time.Since(b.lookedAt) > banksEvery
-	if due {
-		b.lookedAt = time.Now()
-	}
-	b.mu.Unlock()
-
-	if !due {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	profiles := map[string]profile{}
-	answer, err := b.callers.Send(ctx, http.MethodGet, "/v1/profiles", keys.CentralBank, nil)
-	known := err == nil && answer.Status == http.StatusOK && json.Unmarshal(answer.Body, &profiles) == nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
+	for _, flow := range seen {
+		if flow.Settled > 0 && flow.Payer != others { // a refused order may name a bank that is none
+			b.behaviour[flow.Payer], b.behaviour[flow.Payee] = "", ""
+		}
+	}
 
 	for ispb := range b.behaviour {
 		b.behaviour[ispb] = ""
@@ -121,7 +108,6 @@ func (b *banks) behave(ctx context.Context, ispb, behaviour string) error {
 	}
 	b.mu.Lock()
 	_, known := b.behaviour[ispb]
-	b.lookedAt = time.Time{}
 	b.mu.Unlock()
 
 	if !known {

@@ -20,14 +20,12 @@ type flows struct {
 	client *kgo.Client
 	reads  map[string]map[int32]kgo.Offset // from where on
 
-	*waits   // and the lock of all
-	since    time.Time
-	pairs    map[pair]*Flow
-	ends     map[int32]int64 // of the orders
-	settled  int
-	rejected int
-	letters  []Letter
-	moved    bool // something came since the last look
+	*waits  // and the lock of all
+	since   time.Time
+	pairs   map[pair]*Flow
+	ends    map[int32]int64 // of the orders
+	letters []Letter
+	moved   bool // something came since the last look
 }
 
 type pair struct{ payer, payee string }
@@ -35,7 +33,6 @@ type pair struct{ payer, payee string }
 // passed is what went by since the last look.
 type passed struct {
 	flows                               []Flow
-	settled                             int
 	settledPerSecond, rejectedPerSecond float64
 	p50, p99                            *float64 // milliseconds; nil: nothing has ended
 }
@@ -119,11 +116,8 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 	if settled {
 		flow.Settled++
 		flow.Centavos += int64(min(report.AmountCentavos, 1<<62)) //nolint:gosec // bounded
-		f.settled++
-
 		return
 	}
-	f.rejected++
 
 	if flow.Rejected == nil {
 		flow.Rejected = map[string]int{}
@@ -168,16 +162,20 @@ func (f *flows) take(now time.Time) passed {
 	defer f.mu.Unlock()
 	seconds := max(now.Sub(f.since).Seconds(), 0.001)
 
-	p := passed{flows: []Flow{}, settled: f.settled, settledPerSecond: float64(f.settled) / seconds,
-		rejectedPerSecond: float64(f.rejected) / seconds}
+	p := passed{flows: []Flow{}}
 	for _, flow := range f.pairs {
 		p.flows = append(p.flows, *flow)
+		p.settledPerSecond += float64(flow.Settled) / seconds
+
+		for _, n := range flow.Rejected {
+			p.rejectedPerSecond += float64(n) / seconds
+		}
 	}
 
 	if took := f.waits.take(now); len(took) > 0 {
 		p.p50, p.p99 = milliseconds(took[(len(took)-1)/2]), milliseconds(took[(len(took)-1)*99/100])
 	}
-	f.since, f.pairs, f.settled, f.rejected, f.moved = now, map[pair]*Flow{}, 0, 0, false
+	f.since, f.pairs, f.moved = now, map[pair]*Flow{}, false
 
 	return p
 }

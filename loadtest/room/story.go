@@ -19,9 +19,14 @@ type told struct {
 	watch *watch
 }
 
-// tell adds a line and returns its number. What comes of it is the end of the watch; without one, nothing.
-// Its time is the begin of the act.
-func (s *story) tell(w *watch, format string, arguments ...any) int {
+// What a line tells of, if the plots mark it.
+const (
+	kindBroken = "broken"
+	kindMended = "mended"
+)
+
+// tell adds a line. What comes of it is the end of the watch; without one, nothing. Its time is the begin of the act.
+func (s *story) tell(kind string, w *watch, format string, arguments ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
@@ -30,55 +35,27 @@ func (s *story) tell(w *watch, format string, arguments ...any) int {
 	if w != nil {
 		at = w.began
 	}
-	s.all = append(s.all, told{
-		Line{Number: s.number, At: at.UTC(), Text: fmt.Sprintf(format, arguments...), Settled: w == nil}, w})
+	s.all = append(s.all, told{Line{Number: s.number, Kind: kind, At: at.UTC(),
+		Text: fmt.Sprintf(format, arguments...), Settled: w == nil}, w})
 	s.all = s.all[max(0, len(s.all)-storyMax):]
-
-	return s.number
 }
 
-// observe adds what happened since the last look to the lines that are not final.
-func (s *story) observe(now time.Time, waits *waits, redelivered int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for i := range s.all {
-		line := &s.all[i]
-		if line.Settled {
-			continue
-		}
-
-		sum := redelivered
-		if line.Redelivered != nil {
-			sum += *line.Redelivered
-		}
-		line.Redelivered = &sum // a new one: a picture has the older
-
-		standstill, slowest, over := waits.told(line.watch, now)
-		if standstill > 0 {
-			line.StandstillSeconds = secondsOf(standstill)
-		}
-
-		if slowest > 0 {
-			line.SlowestSeconds = secondsOf(slowest)
-		}
-		line.Settled = over
-	}
-}
-
-func secondsOf(d time.Duration) *float64 {
-	s := d.Seconds()
-	return &s
-}
-
-// lines returns a copy, oldest first.
-func (s *story) lines() []Line {
+// lines returns a copy as it is now, oldest first.
+func (s *story) lines(now time.Time, waits *waits) []Line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	lines := make([]Line, len(s.all))
 	for i := range s.all {
-		lines[i] = s.all[i].Line
+		line := &s.all[i]
+		if !line.Settled {
+			var standstill time.Duration
+			if standstill, line.Settled = waits.told(line.watch, now); standstill > 0 {
+				seconds := standstill.Seconds()
+				line.StandstillSeconds = &seconds
+			}
+		}
+		lines[i] = line.Line
 	}
 
 	return lines

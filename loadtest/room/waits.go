@@ -95,15 +95,8 @@ func (w *waits) outcome(key []byte, partition int32, at time.Time, settled bool)
 	one.ended = true
 	delete(w.open, one.key)
 
-	took := max(0, at.Sub(one.at))
 	if len(w.took) < tookMax {
-		w.took = append(w.took, took)
-	}
-
-	for _, watch := range w.watches {
-		if watch.of(partition) && !at.Before(watch.began) && watch.within(one.at) {
-			watch.slowest = max(watch.slowest, took)
-		}
+		w.took = append(w.took, max(0, at.Sub(one.at)))
 	}
 }
 
@@ -146,7 +139,6 @@ type watch struct {
 	partitions   []int32             // nil: all
 	last         map[int32]time.Time // settlement, by partition
 	standstill   time.Duration       // the longest time in which one of the partitions settled nothing
-	slowest      time.Duration
 	over         bool
 }
 
@@ -214,7 +206,7 @@ func (w *watch) settled(partition int32, at, oldest time.Time) {
 }
 
 // told returns what came of it until now, and whether that is all: the payments from before its end have ended.
-func (w *waits) told(one *watch, now time.Time) (standstill, slowest time.Duration, over bool) {
+func (w *waits) told(one *watch, now time.Time) (standstill time.Duration, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -232,5 +224,5 @@ func (w *waits) told(one *watch, now time.Time) (standstill, slowest time.Durati
 	}
 	one.over = over || now.Sub(one.began) > watchMax
 
-	return standstill, one.slowest, one.over
+	return standstill, one.over
 }

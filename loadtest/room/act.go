@@ -26,7 +26,6 @@ const (
 	actFreeze    = "freeze"
 	actThaw      = "thaw"
 	actRestart   = "restart"
-	actLeaveDead = "leave-dead"
 	actAddEngine = "add-engine"
 	actCut       = "cut"
 	actMend      = "mend"
@@ -49,7 +48,7 @@ var (
 // actTimeout bounds an act; a process that starts must be ready within it.
 const actTimeout = 2 * time.Minute
 
-var acts = []string{actKill, actFreeze, actThaw, actRestart, actLeaveDead, actAddEngine, actCut, actMend,
+var acts = []string{actKill, actFreeze, actThaw, actRestart, actAddEngine, actCut, actMend,
 	actBank, actLoad}
 
 // Do does one act.
@@ -85,7 +84,7 @@ func (r *Room) Do(ctx context.Context, act Act) error {
 		return nil
 	case actAddEngine:
 		r.story.tell("", nil, "an engine is added")
-		r.starting("", "one more engine", r.config.Stack.AddEngine)
+		r.starting("", "one more engine", 0, r.config.Stack.AddEngine)
 
 		return nil
 	}
@@ -98,15 +97,9 @@ func (r *Room) Do(ctx context.Context, act Act) error {
 	case act.Act == actRestart && p.State != string(stack.Dead):
 		return refusal{"target", act.Target, "a dead process"}
 	case act.Act == actRestart:
-		r.machine.leaveDead(act.Target) // it starts now, not again later
 		r.story.tell("", nil, "%s starts again", act.Target)
-		r.startAgain(act.Target)
+		r.startAgain(act.Target, 0)
 
-		return nil
-	case act.Act == actLeaveDead && !r.machine.leaveDead(act.Target):
-		return refusal{"target", act.Target, "a process that the room would start again"}
-	case act.Act == actLeaveDead:
-		r.story.tell("", nil, "%s stays dead", act.Target)
 		return nil
 	}
 
@@ -125,7 +118,7 @@ func (r *Room) breakOrMend(ctx context.Context, act Act) (text string, err error
 	switch act.Act {
 	case actKill:
 		if err = on.Kill(ctx, name); err == nil {
-			r.machine.restartSoon(name)
+			r.startAgain(name, restartAfter)
 		}
 
 		return name + " killed", err
@@ -150,14 +143,26 @@ func (r *Room) tell(broken bool, what string, began time.Time, partitions []int3
 	r.story.tell(kindMended, nil, "%s", text)
 }
 
-// startAgain starts a dead process.
-func (r *Room) startAgain(name string) {
-	r.starting(name, name+" is back", func(ctx context.Context) error { return r.config.Stack.Start(ctx, name) })
+// restartAfter is how long what a button killed stays dead.
+const restartAfter = 5 * time.Second
+
+// startAgain starts a process after a time, if it is dead then.
+func (r *Room) startAgain(name string, after time.Duration) {
+	r.starting(name, name+" is back", after, func(ctx context.Context) error { return r.config.Stack.Start(ctx, name) })
 }
 
-// starting starts what is dead, or new, and tells when it is ready. Nobody waits for it.
-func (r *Room) starting(name, done string, start func(context.Context) error) {
+// starting starts what is dead, or new, after a time, and tells when it is ready. Nobody waits for it.
+func (r *Room) starting(name, done string, after time.Duration, start func(context.Context) error) {
 	r.acting.Go(func() {
+		select {
+		case <-r.ended:
+			return
+		case <-time.After(after):
+		}
+
+		if p, known := r.machine.find(name); known && p.State != string(stack.Dead) {
+			return // somebody was faster
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
 		defer cancel()
 		began := time.Now()

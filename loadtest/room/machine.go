@@ -32,14 +32,13 @@ type machine struct {
 	admin *kadm.Client
 
 	mu         sync.Mutex
-	partitions map[string][]int32   // by instance
-	lookedAt   time.Time            // at the group
-	restarts   map[string]time.Time // what a button killed, and when it starts again
+	partitions map[string][]int32 // by instance
+	lookedAt   time.Time          // at the group
 	processes  []Process
 }
 
 func newMachine(attached Processes, admin *kadm.Client) *machine {
-	return &machine{stack: attached, admin: admin, partitions: map[string][]int32{}, restarts: map[string]time.Time{}}
+	return &machine{stack: attached, admin: admin, partitions: map[string][]int32{}}
 }
 
 // look returns the processes as they are now.
@@ -48,19 +47,17 @@ func (m *machine) look(ctx context.Context) []Process {
 		return nil
 	}
 
-	asked := time.Now()
-
 	all, err := m.stack.Status(ctx)
 	if err == nil || errors.Is(err, stack.ErrNotRunning) {
 		m.lookAtGroup(ctx)
-		m.set(all, asked)
+		m.set(all)
 	}
 
 	return m.last()
 }
 
-// set takes what the stack said of its processes when it was asked.
-func (m *machine) set(all []stack.Status, asked time.Time) {
+// set takes what the stack said of its processes.
+func (m *machine) set(all []stack.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.processes = nil
@@ -70,16 +67,6 @@ func (m *machine) set(all []stack.Status, asked time.Time) {
 			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem,
 			MemoryBytes: status.MemoryBytes, Cut: status.Cut,
 			Partitions: m.partitions[cmp.Or(status.Instance, status.Name)],
-		}
-
-		if at, waits := m.restarts[status.Name]; waits {
-			switch {
-			case status.State == stack.Dead:
-				left := max(0, time.Until(at).Seconds())
-				p.RestartsInSeconds = &left
-			case asked.After(at.Add(-restartAfter)): // a state of before the kill says nothing
-				delete(m.restarts, status.Name)
-			}
 		}
 		p.Acts = actsOn(p, status.Cuttable)
 		m.processes = append(m.processes, p)
@@ -110,41 +97,6 @@ func (m *machine) lookAtGroup(ctx context.Context) {
 	m.partitions = partitions
 }
 
-// restartAfter is how long what a button killed stays dead.
-const restartAfter = 5 * time.Second
-
-// restartSoon makes the room start a process again, unless somebody leaves it dead.
-func (m *machine) restartSoon(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.restarts[name] = time.Now().Add(restartAfter)
-}
-
-// leaveDead reports whether the process would have been started again.
-func (m *machine) leaveDead(name string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, waits := m.restarts[name]
-	delete(m.restarts, name)
-
-	return waits
-}
-
-// due returns, once, the processes whose time to start again has come.
-func (m *machine) due(now time.Time) (names []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	for name, at := range m.restarts {
-		if !now.Before(at) {
-			names = append(names, name)
-			delete(m.restarts, name)
-		}
-	}
-
-	return names
-}
-
 // find returns a process of the last look.
 func (m *machine) find(name string) (p Process, known bool) {
 	all := m.last()
@@ -171,9 +123,6 @@ func actsOn(p Process, cuttable bool) []string {
 		acts = append(acts, actKill, actThaw)
 	case stack.Dead:
 		acts = append(acts, actRestart)
-		if p.RestartsInSeconds != nil {
-			acts = append(acts, actLeaveDead)
-		}
 	}
 
 	if cuttable && len(p.Cut) < 2 {

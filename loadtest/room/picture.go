@@ -60,15 +60,14 @@ type Sample struct {
 
 // Process is one of the stack's.
 type Process struct {
-	Name              string   `json:"name"`
-	PID               int      `json:"pid"`
-	State             string   `json:"state"` // ready, starting, not ready, frozen, dead, unknown
-	Why               string   `json:"why"`   // it is not ready
-	MemoryBytes       int64    `json:"memoryBytes"`
-	Partitions        []int32  `json:"partitions,omitempty"` // an engine's
-	Cut               []string `json:"cut,omitempty"`        // from broker, ledger
-	RestartsInSeconds *float64 `json:"restartsInSeconds"`    // after a kill; null: it does not
-	Acts              []string `json:"acts"`                 // that are possible now
+	Name        string   `json:"name"`
+	PID         int      `json:"pid"`
+	State       string   `json:"state"` // ready, starting, not ready, frozen, dead, unknown
+	Why         string   `json:"why"`   // it is not ready
+	MemoryBytes int64    `json:"memoryBytes"`
+	Partitions  []int32  `json:"partitions,omitempty"` // an engine's
+	Cut         []string `json:"cut,omitempty"`        // from broker, ledger
+	Acts        []string `json:"acts"`                 // that are possible now
 }
 
 // Load is what the room itself sends.

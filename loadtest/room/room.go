@@ -60,6 +60,7 @@ type Room struct {
 	banks   *banks
 	sender  *sender
 	acting  sync.WaitGroup // acts under way
+	ended   chan struct{}  // closed when Run ends
 	living  sync.Mutex     // of the one who reads a payment's life
 
 	mu      sync.Mutex
@@ -77,7 +78,8 @@ func Open(ctx context.Context, config Config) (*Room, error) {
 		return nil, err
 	}
 
-	r := &Room{config: config, movedAt: time.Now(), kafka: client, admin: kadm.NewClient(client)}
+	r := &Room{config: config, movedAt: time.Now(), kafka: client, admin: kadm.NewClient(client),
+		ended: make(chan struct{})}
 	if r.flows, err = readFlows(ctx, client, r.admin); err != nil {
 		client.Close()
 		return nil, err
@@ -98,6 +100,7 @@ func (r *Room) Run(ctx context.Context) error {
 	reading.Go(func() { stream.FollowAdded(ctx, r.kafka, r.flows.reads) })
 	defer reading.Wait()
 	defer r.acting.Wait()
+	defer close(r.ended)
 	defer func() { _ = r.sender.set(0) }() // nobody waits for the last outcomes
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -134,10 +137,6 @@ func (r *Room) look(ctx context.Context) {
 	left := r.flows.left(ctx, r.admin)
 	passed := r.flows.take(time.Now())
 	r.banks.look(ctx, passed.flows)
-
-	for _, name := range r.machine.due(time.Now()) { // what a button killed comes back
-		r.startAgain(name)
-	}
 
 	now := time.Now().UTC()
 	figures := Figures{

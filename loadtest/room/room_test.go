@@ -264,38 +264,6 @@ func (s *slowly) Kill(context.Context, string) error {
 	return nil
 }
 
-// killedMeanwhile kills its process after it has looked at it.
-type killedMeanwhile struct {
-	Processes
-	kill func()
-}
-
-func (k *killedMeanwhile) Status(context.Context) ([]stack.Status, error) {
-	defer k.kill()
-	return []stack.Status{{Name: "engine-0", State: stack.Ready}}, nil
-}
-
-// A look that began before a kill, and ends behind it, does not make the room forget to start the process again.
-func TestAKillDuringALook(t *testing.T) {
-	m := newMachine(nil, nil)
-	m.lookedAt = time.Now() // at the group: not now
-	kill := func() { m.restartSoon("engine-0") }
-	m.stack = &killedMeanwhile{kill: func() { kill() }}
-	m.look(t.Context())
-
-	if !m.leaveDead("engine-0") {
-		t.Error("what was killed during a look is not started again")
-	}
-
-	kill()
-	kill = func() {}
-	m.look(t.Context())
-
-	if m.leaveDead("engine-0") {
-		t.Error("what runs again already is started a second time")
-	}
-}
-
 // A killed process that holds much memory dies slowly. The standstill begins with the last settlement of its life.
 func TestStandstillOfAKill(t *testing.T) {
 	s := &slowly{killing: make(chan struct{}), dead: make(chan struct{})}

@@ -591,15 +591,14 @@
 			h('h3', {}, h('span', { class: 'dot', 'aria-hidden': 'true' }), name, h('span', { class: 'state' })),
 			h('p', { class: 'gauges quiet' }, h('span', { class: 'memory' }), h('span', { class: 'pid' })),
 			h('div', { class: 'slot' },
-				h('p', { class: 'partitions', 'aria-label': 'partitions' }), h('p', { class: 'why' }),
-				h('p', { class: 'restart', hidden: true }, h('span', {}), button('leave-dead', 'Leave it dead', { act: 'leave-dead', target: name }))),
+				h('p', { class: 'partitions', 'aria-label': 'partitions' }), h('p', { class: 'why' })),
 			h('div', { class: 'buttons' },
 				h('p', { class: 'acts' }, ...buttons.map(([key, label]) => button(key, label, { act: key, target: name }, key === 'kill'))),
 				h('p', { class: 'acts cuts' }, h('span', { class: 'quiet', 'aria-hidden': 'true' }, 'cut from'), ...['broker', 'ledger'].map((peer) => h('button', {
 					type: 'button', 'data-key': `cut-${peer}`, 'aria-pressed': 'false',
 					onclick: (event) => act({ act: event.currentTarget.getAttribute('aria-pressed') === 'true' ? 'mend' : 'cut', target: name, peer }, event.currentTarget),
 				}, peer)))));
-		card.find = Object.fromEntries(['state', 'why', 'memory', 'pid', 'partitions', 'restart', 'acts', 'cuts'].map((c) => [c, card.querySelector(`.${c}`)]));
+		card.find = Object.fromEntries(['state', 'why', 'memory', 'pid', 'partitions', 'acts', 'cuts'].map((c) => [c, card.querySelector(`.${c}`)]));
 		return card;
 	}
 
@@ -616,9 +615,6 @@
 		const partitions = process.partitions ?? [];
 		keyed(find.partitions, partitions, (p) => p, (p) => h('span', {}, String(p)));
 		find.partitions.hidden = partitions.length === 0;
-		card.restart = known(process.restartsInSeconds) ? { at: performance.now() + process.restartsInSeconds * 1000, stated: process.restartsInSeconds } : null;
-		countDown(card);
-		find.restart.querySelector('button').hidden = !acts.includes('leave-dead');
 		for (const [key] of buttons) {
 			const button = card.querySelector(`[data-key="${key}"]`);
 			const possible = acts.includes(key);
@@ -635,14 +631,6 @@
 			set(button, { 'aria-pressed': String(cut), disabled: !possible, title: possible ? null : cuts() ? 'not possible now' : 'needs a stack that was started with make up CUTS=on' });
 			set(button, { 'aria-label': `cut ${process.name} from the ${peer}` });
 		}
-	}
-
-	function countDown(card) {
-		const { restart } = card.find;
-		restart.hidden = !card.restart;
-		if (!card.restart) return;
-		const left = Math.max(0, (card.restart.at - performance.now()) / 1000);
-		text(restart.firstElementChild, frozen ? 'to be started again' : `starts again in ${left.toFixed(0)} s`);
 	}
 
 	// ---- load and banks
@@ -838,7 +826,6 @@
 			document.title = '? no answer · Liquida';
 		}
 		text($('connection'), picture && !lost ? `${clock(picture.at)} UTC` : '');
-		for (const card of $('processes').children) if (card.restart && !lost) countDown(card);
 	}
 
 	function pointers() {

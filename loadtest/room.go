@@ -115,12 +115,8 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 		return err
 	}
 
-	audit, err := live.Open(
-		live.Config{Kafka: kafka, Ledger: client, Share: environment.Reads.Own(),
-			Behind: environment.Stream.Behind, Log: log})
-	if err != nil {
-		return err
-	}
+	audit := live.New(live.Config{Kafka: kafka, Ledger: client, Share: environment.Reads.Own(),
+		Behind: environment.Stream.Behind, Log: log})
 
 	config := room.Config{
 		Stream: environment.Stream, Ledger: client, Light: audit.Light, Population: environment.Population,

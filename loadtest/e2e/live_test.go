@@ -48,8 +48,7 @@ func (s *system) watch(client tigerbeetle.Client) *watched {
 	s.t.Helper()
 	kafka, err := s.Kafka().Options()
 	s.must(err)
-	audit, err := live.Open(live.Config{Kafka: kafka, Ledger: client, Behind: s.Kafka().Behind, Log: s.t.Logf})
-	s.must(err)
+	audit := live.New(live.Config{Kafka: kafka, Ledger: client, Share: 0.05, Behind: s.Kafka().Behind, Log: s.t.Logf})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
@@ -207,12 +205,11 @@ func (c *counting) makeAnew() {
 	c.must(c.StopProcess(c.t.Context(), c.engine))
 	c.some(4) // which no engine takes
 	admin := kadm.NewClient(c.client)
-	configs := c.configs(admin)
 	c.still(func() {
 		deleted, err := admin.DeleteTopic(c.t.Context(), stream.Payments)
 		c.must(errors.Join(err, deleted.Err))
 		c.eventually("the topic is made anew", func() bool {
-			created, err := admin.CreateTopic(c.t.Context(), c.partitions, 1, maps.Clone(configs), stream.Payments)
+			created, err := admin.CreateTopic(c.t.Context(), c.partitions, 1, nil, stream.Payments)
 			if err != nil && !errors.Is(created.Err, kerr.TopicAlreadyExists) { // the old one is still being deleted
 				c.t.Fatal(err, created.ErrMessage)
 			}
@@ -229,24 +226,6 @@ func (c *counting) makeAnew() {
 		c.t.Errorf("%d payments were accepted into a topic that was made anew", len(accepted))
 	}
 	c.giveUp()
-}
-
-// configs returns the topic's own settings.
-func (c *counting) configs(admin *kadm.Client) map[string]*string {
-	c.t.Helper()
-	described, err := admin.DescribeTopicConfigs(c.t.Context(), stream.Payments)
-	c.must(err)
-	of, err := described.On(stream.Payments, nil)
-	c.must(err)
-	configs := map[string]*string{}
-
-	for _, entry := range of.Configs {
-		if entry.Source == kmsg.ConfigSourceDynamicTopicConfig {
-			configs[entry.Key] = entry.Value
-		}
-	}
-
-	return configs
 }
 
 // cleared waits until the engine has cleared what is accepted, so that the ledger names each partition.

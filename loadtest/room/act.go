@@ -65,82 +65,62 @@ func (r *Room) Do(ctx context.Context, act Act) error {
 		return errors.New(why)
 	}
 
-	began := time.Now()
-
-	switch act.Act {
-	case actLoad:
-		if err := r.sender.set(act.RatePerSecond); err != nil {
-			return err
-		}
-		r.story.tell("", nil, "the load is %s payments a second", pix.Thousands(int64(act.RatePerSecond)))
-
-		return nil
-	case actBank:
-		if err := r.banks.behave(ctx, act.Target, act.Behaviour); err != nil {
-			return err
-		}
-		r.tell(act.Behaviour != behaviourNormal, act.Target, began, nil, "bank "+act.Target+" is "+act.Behaviour)
-
-		return nil
-	case actAddEngine:
-		r.story.tell("", nil, "an engine is added")
-		r.starting("", "one more engine", 0, r.config.Stack.AddEngine)
-
-		return nil
-	}
-
-	p, known := r.machine.find(act.Target)
-
-	switch {
-	case !known || act.Target == stack.Room:
-		return refusal{"target", act.Target, "a process that the picture shows, not the room itself"}
-	case act.Act == actRestart && p.State != string(stack.Dead):
-		return refusal{"target", act.Target, "a dead process"}
-	case act.Act == actRestart:
-		r.story.tell("", nil, "%s starts again", act.Target)
-		r.startAgain(act.Target, 0)
-
-		return nil
-	}
-
-	text, err := r.breakOrMend(ctx, act)
+	kind, text, err := r.do(ctx, act)
 	if err == nil {
-		r.tell(act.Act != actThaw && act.Act != actMend, act.Target+act.Peer, began, p.Partitions, text)
+		r.story.tell(kind, text)
 	}
 
 	return err
 }
 
-// breakOrMend does what breaks a process or its link, or mends it, and returns what the story says.
-func (r *Room) breakOrMend(ctx context.Context, act Act) (text string, err error) {
+// do does an act that the room knows, and returns what the story says of it.
+func (r *Room) do(ctx context.Context, act Act) (kind, text string, err error) {
 	on, name, peer := r.config.Stack, act.Target, act.Peer
 
 	switch act.Act {
+	case actLoad:
+		text = fmt.Sprintf("the load is %s payments a second", pix.Thousands(int64(act.RatePerSecond)))
+		return "", text, r.sender.set(act.RatePerSecond)
+	case actBank:
+		kind = kindBroken
+		if act.Behaviour == behaviourNormal {
+			kind = kindMended
+		}
+
+		return kind, "bank " + name + " is " + act.Behaviour, r.banks.behave(ctx, name, act.Behaviour)
+	case actAddEngine:
+		r.starting("", "one more engine", 0, on.AddEngine)
+		return "", "an engine is added", nil
+	}
+
+	p, known := r.machine.find(name)
+	if !known || name == stack.Room {
+		return "", "", refusal{"target", name, "a process that the picture shows, not the room itself"}
+	}
+
+	switch act.Act {
+	case actRestart:
+		if p.State != string(stack.Dead) {
+			return "", "", refusal{"target", name, "a dead process"}
+		}
+		r.startAgain(name, 0)
+
+		return "", name + " starts again", nil
 	case actKill:
 		if err = on.Kill(ctx, name); err == nil {
 			r.startAgain(name, restartAfter)
 		}
 
-		return name + " killed", err
+		return kindBroken, name + " killed", err
 	case actFreeze:
-		return name + " frozen", on.Freeze(ctx, name)
+		return kindBroken, name + " frozen", on.Freeze(ctx, name)
 	case actThaw:
-		return name + " thawed", on.Thaw(ctx, name)
+		return kindMended, name + " thawed", on.Thaw(ctx, name)
 	case actCut:
-		return name + " cut from the " + peer, on.Cut(ctx, name, peer)
+		return kindBroken, name + " cut from the " + peer, on.Cut(ctx, name, peer)
 	}
 
-	return name + " reaches the " + peer + " again", on.Mend(ctx, name, peer)
-}
-
-// tell tells that something was broken, and watches what comes of it, or that it is mended.
-func (r *Room) tell(broken bool, what string, began time.Time, partitions []int32, text string) {
-	if broken {
-		r.story.tell(kindBroken, r.flows.broke(what, began, partitions), "%s", text)
-		return
-	}
-	r.flows.mended(what)
-	r.story.tell(kindMended, nil, "%s", text)
+	return kindMended, name + " reaches the " + peer + " again", on.Mend(ctx, name, peer)
 }
 
 // restartAfter is how long what a button killed stays dead.
@@ -169,9 +149,9 @@ func (r *Room) starting(name, done string, after time.Duration, start func(conte
 
 		if err := start(ctx); err != nil {
 			r.config.Log("not %s: %v", done, err)
-			r.story.tell("", nil, "not %s: %v", done, err)
+			r.story.tell("", fmt.Sprintf("not %s: %v", done, err))
 			return
 		}
-		r.tell(false, name, began, nil, fmt.Sprintf("%s, ready after %.1f s", done, time.Since(began).Seconds()))
+		r.story.tell(kindMended, fmt.Sprintf("%s, ready after %.1f s", done, time.Since(began).Seconds()))
 	})
 }

@@ -81,7 +81,7 @@ func (f *flows) run(ctx context.Context) {
 			switch r.Topic {
 			case stream.Payments:
 				f.ends[r.Partition] = r.Offset + 1
-				f.order(r.Key, r.Partition, r.Timestamp, now)
+				f.order(r.Key, r.Timestamp, now)
 			case stream.DeadLetters:
 				f.deadLetter(r)
 			default:
@@ -110,10 +110,9 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 		f.pairs[key] = flow
 	}
 	flow.Last = report.EndToEndId[:min(len(report.EndToEndId), idMax)]
-	settled := report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
-	f.outcome(r.Key, r.Partition, r.Timestamp, settled)
+	f.outcome(r.Key, r.Timestamp)
 
-	if settled {
+	if report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
 		flow.Settled++
 		flow.Centavos += int64(min(report.AmountCentavos, 1<<62)) //nolint:gosec // bounded
 		return
@@ -134,7 +133,7 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 const bytesShown = 4 << 10
 
 func (f *flows) deadLetter(r *kgo.Record) {
-	f.outcome(r.Key, r.Partition, r.Timestamp, false)
+	f.outcome(r.Key, r.Timestamp)
 
 	var letter pixv1.DeadLetter
 	if letter.UnmarshalVT(r.Value) != nil {

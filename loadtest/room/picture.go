@@ -79,16 +79,12 @@ type Load struct {
 	Wrong         int64   `json:"wrong"`
 }
 
-// Line is one line of the story: what was done, and what came of it.
+// Line is one line of the story: what was done, or came back.
 type Line struct {
-	Number  int       `json:"number"`
-	Kind    string    `json:"kind"` // broken, mended: the plots mark it; empty: they do not
-	At      time.Time `json:"at"`
-	Text    string    `json:"text"`
-	Settled bool      `json:"settled"` // the standstill is final
-	// StandstillSeconds is the longest time in which one of the partitions had orders and settled nothing, until
-	// 2 s after the fault's end. A report of chaos means the same.
-	StandstillSeconds *float64 `json:"standstillSeconds"`
+	Number int       `json:"number"`
+	Kind   string    `json:"kind"` // broken, mended: the plots mark it; empty: they do not
+	At     time.Time `json:"at"`
+	Text   string    `json:"text"`
 }
 
 // Life is one payment on a time line, with its returns.

@@ -147,7 +147,7 @@ func (r *Room) look(ctx context.Context) {
 	light := r.config.Light()
 	if light.Colour == live.Red && !r.red {
 		r.red = true
-		r.story.tell(kindBroken, nil, "the light is red: the money is wrong")
+		r.story.tell(kindBroken, "the light is red: the money is wrong")
 	}
 
 	r.mu.Lock()
@@ -176,13 +176,12 @@ func (r *Room) readOnly() string {
 
 // Picture returns the last picture.
 func (r *Room) Picture(withHistory bool) Picture {
-	lines := r.story.lines(time.Now(), r.flows.waits)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.askedAt = time.Now()
 	p := r.picture
 
-	p.Story = lines
+	p.Story = r.story.lines()
 	if withHistory {
 		p.History = slices.Clone(r.history)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -143,73 +142,23 @@ func TestTheRoomStaysSmall(t *testing.T) {
 		t.Errorf("%d letters, the first at %d with %d bytes", len(letters), letters[0].Offset, len(letters[0].Bytes))
 	}
 
+	key := func(i int) []byte { return fmt.Appendf(nil, "%032d", i) }
 	for i := range waitsMax + earlyMax + 5 {
-		w.order(fmt.Appendf(nil, "%032d", i), 0, time.Unix(0, 0), now)
-		w.outcome(fmt.Appendf(nil, "%032x", -1-i), 0, now, false)
+		w.order(key(i), time.Unix(0, 0), now)
+		w.outcome(key(-1-i), now)
 	}
 
-	if len(w.open) != waitsMax || len(w.early) != earlyMax || len(w.lines[0]) > waitsMax {
+	if len(w.open) != waitsMax || len(w.early) != earlyMax {
 		t.Errorf("%d orders, %d outcomes", len(w.open), len(w.early))
 	}
+	w.outcome(key(0), now.Add(time.Second)) // an order of 1970 came now
 
-	if oldest := w.oldest(0, now); !oldest.Equal(now) {
-		t.Errorf("an order of 1970 came at %v: it came now", oldest)
+	if took := w.take(now.Add(waitMax + time.Second)); !slices.Equal(took, []time.Duration{time.Second}) {
+		t.Errorf("it took %v", took)
 	}
 
-	if oldest := w.oldest(0, now.Add(waitMax+1)); !oldest.IsZero() || len(w.open) != 0 {
-		t.Errorf("after %v %d orders wait, the oldest since %v", waitMax, len(w.open), oldest)
-	}
-}
-
-// What settles in a partition of another engine, or without an order that waited, is no standstill. The line stays
-// open until all that was hit has ended.
-func TestWhatAFaultDidIsMeasured(t *testing.T) {
-	w, s, began := newWaits(), &story{}, time.Now().Truncate(time.Millisecond)
-	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
-	key := func(name string) []byte { return fmt.Appendf(nil, "%32s", name) }
-	order := func(name string, partition int32, seconds float64) {
-		w.order(key(name), partition, at(seconds), at(seconds))
-	}
-	settle := func(name string, partition int32, seconds float64) {
-		w.outcome(key(name), partition, at(seconds), true)
-	}
-	expect := func(now, standstill float64, over bool) {
-		t.Helper()
-
-		line := s.lines(at(now), w)[0]
-		if line.StandstillSeconds == nil || *line.StandstillSeconds != standstill || over != line.Settled {
-			t.Errorf("%.0f s: want %.1f, %v, got %+v", now, standstill, over, line)
-		}
-	}
-	order("before", 3, -1)
-	s.tell(kindBroken, w.broke("engine-0", began, []int32{3, 4}), "engine-0 killed")
-	order("elsewhere", 1, 0)
-	settle("elsewhere", 1, 9)
-	expect(9, 9, false) // it still stands
-	order("within", 3, 5)
-	settle("before", 3, 10)
-	settle("before", 3, 10) // told again
-	settle("within", 3, 11)
-	expect(12, 10, false)
-	order("silent", 4, 12)
-	settle("early", 3, 13)  // read before its order
-	order("early", 3, 12.9) // it is none that waits
-	watch := w.watches[0]
-	w.mended("engine-0")
-	watch.ended = at(14)
-	order("idle", 3, 90) // for 77 s nobody paid there
-	settle("idle", 3, 90.1)
-	order("late", 4, 99)
-	settle("late", 4, 99.5)
-	expect(99.5, 87.5, false) // in partition 4 one waited all the time
-	w.outcome(key("silent"), 4, at(100), false)
-	expect(100, 87.5, true)
-	settle("late", 4, 200)
-	expect(200, 87.5, true)
-	w.take(at(300))
-
-	if len(w.open) != 0 || len(w.watches) != 0 || len(w.early) != 0 {
-		t.Errorf("%d orders, %d watches and %d early outcomes stay", len(w.open), len(w.watches), len(w.early))
+	if len(w.open) != 0 || len(w.early) != 0 {
+		t.Errorf("after %v %d orders and %d outcomes stay", waitMax, len(w.open), len(w.early))
 	}
 }
 
@@ -248,38 +197,11 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
-// slowly is a process that takes its time to die.
-type slowly struct {
-	Processes
-	killing, dead chan struct{}
-}
-
-func (s *slowly) Status(context.Context) ([]stack.Status, error) {
-	return []stack.Status{{Name: "engine-0", State: stack.Ready}}, nil
-}
-
-func (s *slowly) Kill(context.Context, string) error {
-	close(s.killing)
-	<-s.dead
-	return nil
-}
-
-// A killed process that holds much memory dies slowly. The standstill begins with the last settlement of its life.
-func TestStandstillOfAKill(t *testing.T) {
-	s := &slowly{killing: make(chan struct{}), dead: make(chan struct{})}
-	r, writer := open(t, func(c *Config) { c.Stack = s })
-	kit.Eventually(t, "the process is seen", func() bool { _, known := r.machine.find("engine-0"); return known })
-
-	put := func(topic, id string, message interface{ MarshalVT() ([]byte, error) }, at time.Time) {
-		value, err := message.MarshalVT()
-		if err == nil {
-			err = writer.ProduceSync(t.Context(),
-				&kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "%32s", id), Value: value, Timestamp: at}).FirstErr()
-		}
-		kit.Must(t, err)
-	}
-	for _, id := range []string{"one", "other"} {
-		put(stream.Payments, id, &pixv1.PaymentOrder{EndToEndId: id}, time.Now())
+// What engines have committed, and say that they have taken, is not in the backlog. What stays there is an outage.
+func TestBacklog(t *testing.T) {
+	r, writer := open(t, nil)
+	for range 2 {
+		write(t, writer, stream.Payments, 0, &pixv1.PaymentOrder{})
 	}
 	kit.Eventually(t, "the backlog is seen", func() bool {
 		now := r.Picture(false).Figures
@@ -293,27 +215,6 @@ func TestStandstillOfAKill(t *testing.T) {
 		p := r.Picture(false)
 		return *p.Figures.Open == 1 && *p.Figures.Untaken == 0 && p.State == stateStopped
 	})
-	done := make(chan error, 1)
-	asked := time.Now()
-	go func() {
-		done <- r.Do(context.WithoutCancel(t.Context()), Act{Act: "kill", Target: "engine-0"})
-	}()
-	<-s.killing
-	last := time.Now().Truncate(time.Millisecond).Add(time.Millisecond) // records have no more
-	put(stream.Settlements, "one", report("10000001", "10000002", 100, ""), last)
-	dying := time.Now()
-	close(s.dead)
-	kit.Must(t, <-done)
-	put(stream.Settlements, "other", report("10000001", "10000002", 100, ""), last.Add(time.Minute))
-	var line Line
-	kit.Eventually(t, "the standstill is known", func() bool {
-		line = r.Picture(false).Story[0]
-		return line.StandstillSeconds != nil && *line.StandstillSeconds >= 60
-	})
-
-	if line.At.Before(asked) || line.At.After(dying) {
-		t.Errorf("the line is of %v, but the kill was from %v to %v", line.At, asked, dying)
-	}
 }
 
 // Nobody looks or acts without the token, by another name, from another page, or with a form. What is refused says why.

@@ -678,13 +678,7 @@
 
 	function showStory() {
 		$('story-none').hidden = picture.story.length > 0;
-		keyed($('lines'), [...picture.story].reverse(), (line) => line.number, (line) => h('li', { 'data-number': line.number }, h('time', { datetime: line.at }, clock(line.at)), h('div', {}, h('b', {}, visible(line.text)), h('span', { class: 'outcome quiet' }))), (row, line) => {
-			const said = [];
-			if (known(line.standstillSeconds)) said.push(`standstill ${duration(line.standstillSeconds)}`);
-			if (!line.settled) said.push('watching …');
-			text(row.querySelector('.outcome'), said.join(' · '));
-			row.classList.toggle('open', !line.settled);
-		});
+		keyed($('lines'), [...picture.story].reverse(), (line) => line.number, (line) => h('li', { 'data-number': line.number }, h('time', { datetime: line.at }, clock(line.at)), h('b', {}, visible(line.text))));
 	}
 
 	// ---- one payment's life

@@ -30,13 +30,6 @@ type flows struct {
 
 type pair struct{ payer, payee string }
 
-// passed is what went by since the last look.
-type passed struct {
-	flows                               []Flow
-	settledPerSecond, rejectedPerSecond float64
-	p50, p99                            *float64 // milliseconds; nil: nothing has ended
-}
-
 // pairsMax bounds the pairs of one second, because anybody who may write orders chooses banks.
 const pairsMax = 5000
 
@@ -156,27 +149,28 @@ func (f *flows) move() bool {
 }
 
 // take returns what went by since the last call, and begins anew.
-func (f *flows) take(now time.Time) passed {
+func (f *flows) take(now time.Time) (flows []Flow, figures Figures) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seconds := max(now.Sub(f.since).Seconds(), 0.001)
+	flows = []Flow{}
 
-	p := passed{flows: []Flow{}}
 	for _, flow := range f.pairs {
-		p.flows = append(p.flows, *flow)
-		p.settledPerSecond += float64(flow.Settled) / seconds
+		flows = append(flows, *flow)
+		figures.SettledPerSecond += float64(flow.Settled) / seconds
 
 		for _, n := range flow.Rejected {
-			p.rejectedPerSecond += float64(n) / seconds
+			figures.RejectedPerSecond += float64(n) / seconds
 		}
 	}
 
 	if took := f.waits.take(now); len(took) > 0 {
-		p.p50, p.p99 = milliseconds(took[(len(took)-1)/2]), milliseconds(took[(len(took)-1)*99/100])
+		half, most := took[(len(took)-1)/2], took[(len(took)-1)*99/100]
+		figures.P50Milliseconds, figures.P99Milliseconds = milliseconds(half), milliseconds(most)
 	}
 	f.since, f.pairs, f.moved = now, map[pair]*Flow{}, false
 
-	return p
+	return flows, figures
 }
 
 // deadLetters returns the last ones, oldest first.
@@ -191,19 +185,17 @@ func milliseconds(d time.Duration) *float64 {
 	return &ms
 }
 
-// backlog is what the engines have not finished; nil: not known.
-type backlog struct{ open, untaken *int64 }
-
-// left asks the broker how far the engines have come.
-func (f *flows) left(ctx context.Context, admin *kadm.Client) (b backlog) {
+// left asks the broker how far the engines have come. It returns how many orders they have not finished, and how many
+// of these not taken; nil: not known.
+func (f *flows) left(ctx context.Context, admin *kadm.Client) (open, untaken *int64) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 
 	committed, err := admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // no engine has ever run
-		return b
+		return nil, nil
 	}
-	b = backlog{new(int64), new(int64)}
+	open, untaken = new(int64), new(int64)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -212,13 +204,13 @@ func (f *flows) left(ctx context.Context, admin *kadm.Client) (b backlog) {
 		at := max(0, commit.At)
 		hint := stream.ReadHint(at, commit.Metadata)
 
-		open := end - at
+		left := end - at
 		for _, span := range hint.Spans {
-			open -= span.To - span.From
+			left -= span.To - span.From
 		}
-		*b.open += max(0, open)
-		*b.untaken += max(0, end-max(at, hint.Taken))
+		*open += max(0, left)
+		*untaken += max(0, end-max(at, hint.Taken))
 	}
 
-	return b
+	return open, untaken
 }

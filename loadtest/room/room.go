@@ -134,15 +134,10 @@ func (r *Room) look(ctx context.Context) {
 	defer cancel()
 	processes := r.machine.look(ctx)
 
-	left := r.flows.left(ctx, r.admin)
-	passed := r.flows.take(time.Now())
-	r.banks.look(ctx, passed.flows)
-
+	flows, figures := r.flows.take(time.Now())
+	figures.Open, figures.Untaken = r.flows.left(ctx, r.admin)
+	r.banks.look(ctx, flows)
 	now := time.Now().UTC()
-	figures := Figures{
-		SettledPerSecond: passed.settledPerSecond, RejectedPerSecond: passed.rejectedPerSecond,
-		P50Milliseconds: passed.p50, P99Milliseconds: passed.p99, Open: left.open, Untaken: left.untaken,
-	}
 
 	light := r.config.Light()
 	if light.Colour == live.Red && !r.red {
@@ -155,13 +150,13 @@ func (r *Room) look(ctx context.Context) {
 	r.history = append(r.history, Sample{At: now, Figures: figures})
 	r.history = r.history[max(0, len(r.history)-historyMax):]
 	r.picture = Picture{
-		At: now, ReadOnly: r.readOnly(), Banks: r.banks.all(), Flows: passed.flows, Figures: figures, Light: light,
+		At: now, ReadOnly: r.readOnly(), Banks: r.banks.all(), Flows: flows, Figures: figures, Light: light,
 		Processes: processes, Load: r.sender.now(),
 	}
-	if left.open != nil && *left.open == 0 || len(passed.flows) > 0 {
+	if figures.Open != nil && *figures.Open == 0 || len(flows) > 0 {
 		r.movedAt = now
 	}
-	r.picture.State = stateOf(figures, len(passed.flows) > 0, now.Sub(r.movedAt))
+	r.picture.State = stateOf(figures, len(flows) > 0, now.Sub(r.movedAt))
 	r.picture.Headline = headline(&r.picture, now.Sub(r.movedAt))
 }
 

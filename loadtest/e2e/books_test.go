@@ -214,7 +214,7 @@ func olderLedgerIsNotTaken(b *books) {
 		t.Errorf("the audit says %v", err)
 	}
 	b.stop()
-	old = b.put(newest)
+	b.put(newest)
 	b.must(b.start())
 
 	for _, id := range []string{first, second} {

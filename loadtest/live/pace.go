@@ -52,6 +52,7 @@ func (p *pace) took(objects int) {
 	defer p.mu.Unlock()
 
 	cost := requestCost + time.Duration(objects)*transferCost
+
 	if now := time.Now(); p.free.Before(now) {
 		p.free = now
 	}

@@ -42,7 +42,6 @@ func (r refusal) Error() string {
 
 var (
 	errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
-	errNoLoad  = errors.New("the room may not send: it has no Kafka user that may write orders")
 )
 
 // actTimeout bounds an act; a process that starts must be ready within it.

@@ -21,14 +21,13 @@ type banks struct {
 	behaviour map[string]string // by ISPB
 }
 
-// The behaviours of a bank. Each is a profile of the simulator; the normal one is that of its start.
-const behaviourNormal = "normal"
+// The behaviours of a bank. Each is a profile of the simulator; without one it is as from its start.
+const (
+	behaviourNormal = "normal"
+	behaviourSilent = "silent"
+)
 
-var profileOf = map[string]string{
-	"silent":    `{"silent_share": 1}`,
-	"slow":      `{"delay": {"min_ms": 1000, "mean_ms": 1450, "max_ms": 2500}}`,
-	"rejecting": `{"accept_share": 0, "reject_codes": ["AC06"]}`,
-}
+var profileOf = map[string]string{behaviourNormal: "", behaviourSilent: `{"silent_share": 1}`}
 
 func newBanks(config *Config) *banks {
 	b := &banks{callers: config.Banks, behaviour: map[string]string{}}
@@ -39,31 +38,11 @@ func newBanks(config *Config) *banks {
 	return b
 }
 
-// profile is what the room reads of a profile of the simulator.
-type profile struct {
-	SilentShare *float64 `json:"silent_share"`
-	AcceptShare *float64 `json:"accept_share"`
-	Delay       *struct {
-		MeanMs float64 `json:"mean_ms"`
-	} `json:"delay"`
-}
-
-func (p profile) behaviour() string {
-	switch {
-	case p.SilentShare != nil && *p.SilentShare >= 1:
-		return "silent"
-	case p.AcceptShare != nil && *p.AcceptShare <= 0:
-		return "rejecting"
-	case p.Delay != nil && p.Delay.MeanMs >= 1000:
-		return "slow"
-	}
-
-	return behaviourNormal
-}
-
 // look adds banks that pay, and asks the simulator how banks behave.
 func (b *banks) look(ctx context.Context, seen []Flow) {
-	profiles, known := map[string]profile{}, false
+	profiles, known := map[string]struct {
+		SilentShare float64 `json:"silent_share"`
+	}{}, false
 
 	if b.callers != nil {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -82,9 +61,13 @@ func (b *banks) look(ctx context.Context, seen []Flow) {
 	}
 
 	for ispb := range b.behaviour {
-		b.behaviour[ispb] = ""
-		if known {
-			b.behaviour[ispb] = profiles[ispb].behaviour()
+		switch {
+		case !known:
+			b.behaviour[ispb] = ""
+		case profiles[ispb].SilentShare >= 1:
+			b.behaviour[ispb] = behaviourSilent
+		default:
+			b.behaviour[ispb] = behaviourNormal
 		}
 	}
 }
@@ -115,8 +98,8 @@ func (b *banks) behave(ctx context.Context, ispb, behaviour string) error {
 	}
 
 	profile, known := profileOf[behaviour]
-	if !known && behaviour != behaviourNormal {
-		return refusal{"behaviour", behaviour, "normal, silent, slow or rejecting"}
+	if !known {
+		return refusal{"behaviour", behaviour, "normal or silent"}
 	}
 
 	return b.callers.SetProfile(ctx, ispb, profile)

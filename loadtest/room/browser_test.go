@@ -626,11 +626,6 @@ func muchLoad(h *house, browser context.Context) {
 	p := h.open(browser)
 	h.act(fmt.Sprintf(`{"act":"load","ratePerSecond":%d}`, *rate))
 	p.shows(`Number(document.getElementById('flows').dataset.settled) > 500`)
-	read[bool](p, `(() => {
-		window.gaps = []; let last = performance.now();
-		setInterval(() => { const now = performance.now(); window.gaps.push(now - last); last = now; }, 50);
-		return true;
-	})()`)
 	most, behind := 0.0, 0.0
 
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(500 * time.Millisecond) {
@@ -651,14 +646,7 @@ func muchLoad(h *house, browser context.Context) {
 			h.t.Errorf("the light is %.0f s behind and says %q", late, picture.Light.Text)
 		}
 	}
-	gaps := read[[]float64](p, `window.gaps`)
-	slices.Sort(gaps)
-	h.t.Logf("up to %.0f settled a second; the page's timers of 50 ms came after %.0f ms (99 %%) and %.0f ms (most); the light was up to %.1f s behind",
-		most, gaps[len(gaps)*99/100], gaps[len(gaps)-1], behind)
-
-	if typical := gaps[len(gaps)*9/10]; *strict && typical > 200 || typical > 5000 {
-		h.t.Errorf("the page stands still: one of ten timers of 50 ms comes after %.0f ms", typical)
-	}
+	h.t.Logf("up to %.0f settled a second; the light was up to %.1f s behind", most, behind)
 	h.act(`{"act":"load","ratePerSecond":500}`)
 	h.see("the light catches up", func(p room.Picture) bool { return p.Light.Colour == "green" })
 	p.right()

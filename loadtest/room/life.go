@@ -53,6 +53,7 @@ func (r *Room) life(ctx context.Context, id pix.EndToEndID) (Life, error) {
 // lifeInLedger returns the legs and the verdict.
 func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID) (Life, error) {
 	var payment pix.EndToEndID
+
 	found, err := ledger.Ask(ctx, func() (found []tb.Transfer, err error) {
 		payment, found, err = r.transfersOf(id)
 		return found, err

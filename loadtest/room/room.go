@@ -40,7 +40,7 @@ type Config struct {
 	Stack Processes
 	// Banks calls the simulator with the key of the central bank; nil: nobody changes how banks behave.
 	Banks *load.Callers
-	// Load is how the room sends load: connection, population and mix. Without a mix it sends none.
+	// Load is how the room sends load: connection, population and mix; only with a Stack.
 	Load load.Config
 	// Population says which banks there are at the start.
 	Population sandbox.Population
@@ -149,6 +149,7 @@ func (r *Room) look(ctx context.Context) {
 	defer r.mu.Unlock()
 	r.history = append(r.history, Sample{At: now, Figures: figures})
 	r.history = r.history[max(0, len(r.history)-historyMax):]
+
 	r.picture = Picture{
 		At: now, ReadOnly: r.readOnly(), Banks: r.banks.all(), Flows: flows, Figures: figures, Light: light,
 		Processes: processes, Load: r.sender.now(),
@@ -224,8 +225,6 @@ func headline(p *Picture, still time.Duration) string {
 		return fmt.Sprintf("Nothing has moved for %.0f s: %s", still.Seconds(), waiting(*p.Figures.Open))
 	case p.Figures.Untaken != nil && float64(*p.Figures.Untaken) > 2*p.Figures.SettledPerSecond+manyUntaken:
 		return fmt.Sprintf("%s; %s for an engine", rate, waiting(*p.Figures.Untaken))
-	case p.Light.Since.IsZero():
-		return rate + "; nothing is checked yet"
 	}
 
 	return rate + fmt.Sprintf("; %s checked since %s UTC, none lost, none twice", pix.Thousands(p.Light.Checked),

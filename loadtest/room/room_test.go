@@ -78,9 +78,6 @@ func TestFlows(t *testing.T) {
 		write(t, writer, stream.Settlements, int32(i%4), report("10000001", "10000002", 100, "")) //nolint:gosec // small
 	}
 	write(t, writer, stream.Settlements, 0, report("10000001", "10000002", 5, "AC06"))
-	write(t, writer, stream.DeadLetters, 0,
-		&pixv1.DeadLetter{ReasonCode: "FF01", Reason: "<script>", Topic: stream.Payments, Offset: 7,
-			Payload: []byte("\x00\xff<b>"), PayloadSizeBytes: 5})
 	settled, rejected, centavos := 0, 0, int64(0)
 	seen := time.Time{}
 	kit.Eventually(t, "30 settled and one rejected", func() bool {
@@ -93,13 +90,8 @@ func TestFlows(t *testing.T) {
 			}
 		}
 
-		return settled == 30 && rejected == 1 && centavos == 3000 && len(r.flows.deadLetters()) == 1
+		return settled == 30 && rejected == 1 && centavos == 3000
 	})
-
-	if letter := r.flows.deadLetters()[0]; letter.Code != "FF01" || letter.Offset != 7 ||
-		string(letter.Bytes) != "\x00\xff<b>" {
-		t.Errorf("the dead letter is %+v", letter)
-	}
 
 	if banks := r.Picture(true).Banks; len(banks) != 2 || banks[0].ISPB != "10000001" {
 		t.Errorf("the banks are %v", banks)

@@ -661,13 +661,13 @@
 		set($('rate'), { 'aria-valuetext': `${whole.format(value)} payments a second` });
 	}
 
-	const behaviours = [['normal', 'normal'], ['slow', 'slow'], ['silent', 'silent'], ['rejecting', 'rejecting']];
+	const behaviours = ['normal', 'silent'];
 	function showBanks() {
 		const told = picture.banks.some((bank) => bank.behaviour);
 		text($('banks-why'), told ? 'How each bank answers “will you credit it?”' : 'How the banks behave is not known here.');
 		keyed($('bank-list'), picture.banks, (b) => b.ispb, (b) => h('div', { class: 'bank', role: 'group', 'aria-label': `bank ${b.ispb}` },
 			h('b', {}, h('span', { class: 'swatch', 'aria-hidden': 'true' }), b.ispb), h('i', {}),
-			h('span', { class: 'choice' }, ...behaviours.map(([key, label]) => h('button', { type: 'button', 'data-key': key, 'aria-pressed': 'false', onclick: (event) => act({ act: 'bank', target: b.ispb, behaviour: key }, event.currentTarget) }, label)))),
+			h('span', { class: 'choice' }, ...behaviours.map((key) => h('button', { type: 'button', 'data-key': key, 'aria-pressed': 'false', onclick: (event) => act({ act: 'bank', target: b.ispb, behaviour: key }, event.currentTarget) }, key)))),
 		(row, b) => {
 			row.style.setProperty('--hue', hue.get(b.ispb) ?? 0);
 			for (const button of row.querySelectorAll('button')) set(button, { 'aria-pressed': String(button.dataset.key === b.behaviour), disabled: !canAct() || !b.behaviour });

@@ -112,34 +112,23 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 	s.audit()
 }
 
-// forger is somebody who can write to the ledger and to every topic.
-type forger struct {
-	*system
-	ledger  tigerbeetle.Client
-	random  *rand.Rand
-	content pix.Content // of its payments
-}
-
-func (f *forger) newID() pix.EndToEndID { return pix.NewEndToEndID("10000001", time.Now(), f.random) }
-
-// write writes transfers to the ledger, which must take all of them.
-func (f *forger) write(transfers ...tb.Transfer) {
-	f.t.Helper()
-	failed, err := f.ledger.CreateTransfers(transfers)
-	f.must(err)
-
-	if len(failed) > 0 {
-		f.t.Fatalf("the ledger does not take it: %v", failed)
-	}
-}
-
 // Each lie that is planted makes a green light red, and it names the payment, while 500 payments a second flow.
 func TestLiveAuditTurnsRed(t *testing.T) {
 	s := start(t, 1)
-	f := &forger{s, s.ledgerClient(), rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano()))), pix.Content{
+	client := s.ledgerClient()
+	content := pix.Content{
 		Payer: pix.Account{ISPB: "10000001", Branch: sandbox.RichBranch, Number: "1"},
 		Payee: pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}, AmountCentavos: 4321,
-	}}
+	}
+	// write writes transfers to the ledger, which must take all of them.
+	write := func(transfers ...tb.Transfer) {
+		failed, err := client.CreateTransfers(transfers)
+		s.must(err)
+
+		if len(failed) > 0 {
+			t.Fatalf("the ledger does not take it: %v", failed)
+		}
+	}
 	load := s.load(500, 1_000_000, "--mix", "settling")
 	load.progress(500)
 
@@ -149,19 +138,19 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 		plant func() (names string)
 	}{
 		{"settled without an order", audit.UnexplainedMoney, func() string {
-			id := f.newID()
-			f.write(ledger.AppendReserve(nil, id, f.content, 60)...)
-			f.write(ledger.AppendPost(nil, id, false)...)
+			id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano()))))
+			write(ledger.AppendReserve(nil, id, content, 60)...)
+			write(ledger.AppendPost(nil, id, false)...)
 
 			return id.String()
 		}},
 		{"a deposit without an act", audit.MoneyWithoutAct, func() string {
-			payer := f.content.Payer
+			payer := content.Payer
 			deposit := tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(payer.ISPB),
 				CreditAccountID: ledger.CustomerAccount(payer), UserData128: ledger.CustomerAccount(payer),
 				Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: uint16(ledger.Deposit),
 				Flags: tb.TransferFlags{Linked: true}.ToUint16()}
-			f.write(deposit, tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount,
+			write(deposit, tb.Transfer{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount,
 				CreditAccountID: ledger.RefusalsAccount, Ledger: ledger.Ledger, Code: ledger.CodeClockProbe})
 			b := deposit.ID.Bytes()
 			slices.Reverse(b[:])
@@ -169,7 +158,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			return fmt.Sprintf("%x", b)
 		}},
 	} {
-		w := s.watch(f.ledger) // what was before it began it does not judge
+		w := s.watch(client) // what was before it began it does not judge
 		s.eventually(lie.name+": the light has begun", func() bool { return w.Light().Checked > 0 })
 
 		w.turns(live.Green)

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// What a real API answers is tried in liquida's tests, on a real stack. Here is what stands
+// What a real API answers is tried with the commands of docs/liquida.md. Here is what stands
 // between: an API that is not one, and answers that no test can make the real one give at will.
 
 func at(t *testing.T, key string, answer http.HandlerFunc) *Client {

@@ -19,10 +19,9 @@ import (
 
 // Limits of the flags of several commands.
 const (
-	rateMax        = 200_000
-	paymentsMax    = 100_000_000
-	outstandingMax = 10_000_000
-	enginesMax     = 16
+	rateMax     = 200_000
+	paymentsMax = 100_000_000
+	enginesMax  = 16
 )
 
 // started reports that arguments and environment were good. An error after that is not bad

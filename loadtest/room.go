@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -37,7 +36,6 @@ type roomEnvironment struct {
 	Address      string   `env:"ROOM_ADDRESS" envDefault:"127.0.0.1:8090" help:"where the control room is served, host:port"`
 	TokenFile    string   `env:"ROOM_TOKEN_FILE" envDefault:".stack/room-token" help:"file with the token of the room's URL; it is made if it is not there"`
 	Hosts        []string `env:"ROOM_HOSTS" help:"other names by which browsers reach the room, host:port, comma-separated; with any name that is not listed a request is refused"`
-	Telemetry    []string `env:"ROOM_TELEMETRY" help:"telemetry addresses of the services, host:port, comma-separated, without --dir"`
 	SimulatorURL string   `env:"SIMULATOR_URL" help:"the bank simulator; empty: the room does not show how banks behave"`
 	KeysDir      string   `env:"CLIENT_KEYS_DIR" help:"folder with the API keys, by holder; the central bank's changes how banks behave"`
 	LoadUser     string   `env:"LOAD_KAFKA_SASL_USER" help:"Kafka user that sends the room's load, when KAFKA_SASL_USER may only read; empty: the same user"`
@@ -49,11 +47,6 @@ func (e *roomEnvironment) Validate() error {
 	if (e.LoadUser == "") != (e.LoadPassword == "") {
 		return fmt.Errorf("LOAD_KAFKA_SASL_USER is %q and LOAD_KAFKA_SASL_PASSWORD_FILE %q: give both or none",
 			e.LoadUser, e.LoadPassword)
-	}
-
-	if u, err := url.Parse(e.SimulatorURL); err != nil || e.SimulatorURL != "" &&
-		(u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		return fmt.Errorf("SIMULATOR_URL is %q: it must be a URL like http://127.0.0.1:8081", e.SimulatorURL)
 	}
 
 	return errors.Join(e.Stream.Validate(), e.Ledger.Validate(), e.Reads.Validate(), e.Population.Validate(),
@@ -116,21 +109,14 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 		return err
 	}
 
-	audit, err := live.Open(
-		live.Config{Kafka: kafka, Ledger: client, Share: environment.Reads.Own(),
-			Behind: environment.Stream.Behind, Log: log})
-	if err != nil {
-		return err
-	}
+	audit := live.New(live.Config{Kafka: kafka, Ledger: client, Share: environment.Reads.Own(),
+		Behind: environment.Stream.Behind, Log: log})
 
 	config := room.Config{
 		Stream: environment.Stream, Ledger: client, Light: audit.Light, Population: environment.Population,
-		Telemetry: environment.Telemetry, Log: log,
+		Stack: processes, Log: log,
 	}
-	if processes == nil {
-		config.ReadOnly = "this room only shows: start it with --dir for buttons"
-	} else {
-		config.Stack = processes
+	if processes != nil {
 		if config.Load, err = environment.load(); err != nil {
 			return err
 		}
@@ -152,7 +138,7 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 	defer r.Close()
 	limits := web.Config{
 		Address: environment.Address, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		BodyBytesMax: room.BodyBytesMax, ConnectionsMax: 64,
+		BodyBytesMax: 4 << 10, ConnectionsMax: 64,
 		// Whoever has no token gives way to whoever has it.
 		Pools: web.NewPools(web.PoolsConfig{ConnectionsShareMax: 1, StrangerIdleTimeout: 3 * time.Second},
 			prometheus.NewRegistry()),

@@ -35,7 +35,10 @@ type runFlags struct {
 	json, report string
 }
 
-const drainMax = time.Hour
+const (
+	drainMax       = time.Hour
+	outstandingMax = 500_000 // payments that wait, 1 KiB each; more are dropped and counted
+)
 
 func runCommand() *cobra.Command {
 	var flags runFlags
@@ -63,8 +66,6 @@ func runCommand() *cobra.Command {
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.DurationVar(&flags.DrainTimeout, "drain-timeout", 0,
 		"longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
-	f.IntVar(&flags.OutstandingMax, "max-outstanding", 500_000,
-		"most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
 	command.Long = "Sends payments to Kafka at a fixed rate, and reads reports and dead letters, without a consumer\n" +
 		"group. It knows how every payment must end.\n" +
@@ -162,11 +163,11 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	config = f.Config
 	config.Stream, config.Population, config.Mix, config.Allowed = environment.Config, environment.Population,
 		weights, allowed
+	config.OutstandingMax = outstandingMax
 
 	return config, errors.Join(
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),
-		settings.InRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax),
-		settings.InRange("--max-outstanding", f.OutstandingMax, 1, outstandingMax))
+		settings.InRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax))
 }
 
 // read says in the result what it measured for each threshold. It returns an error if one is broken.

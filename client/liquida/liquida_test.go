@@ -18,8 +18,8 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
-// The tests run the real program: this test binary, started again. What it does on a real
-// stack is tested in loadtest/e2e.
+// The tests run the real program: this test binary, started again. What it does on a real stack is tried with the
+// commands of docs/liquida.md.
 func TestMain(m *testing.M) { kit.Main(m, main) }
 
 func liquida(t *testing.T, arguments ...string) kit.Output {

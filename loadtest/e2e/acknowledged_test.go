@@ -2,11 +2,8 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
@@ -58,7 +54,7 @@ type counting struct {
 	engine     string
 	client     *kgo.Client
 	partitions int32
-	callers    *load.Callers // of the front door
+	api        *client.Client // of the front door
 
 	paying sync.RWMutex // whoever holds it alone keeps the callers from paying
 	mu     sync.Mutex
@@ -72,7 +68,8 @@ type counts struct {
 }
 
 func (c *counting) connect() {
-	c.callers = c.system.callers(c.ProducerURL())
+	c.api = c.system.api(payer)
+	c.api.RetryFor = 0
 	var err error
 	c.client, err = kgo.NewClient(kgo.SeedBrokers(c.KafkaAddress()), kgo.MetadataMinAge(time.Second/4),
 		kgo.MetadataMaxAge(time.Second))
@@ -99,27 +96,20 @@ const payer = "10000001"
 
 // pay sends a payment once, and counts the answer.
 func (c *counting) pay(ctx context.Context) {
-	const payment = `{"payer":{"ispb":"` + payer +
-		`","branch":"0001","number":"1"},"payee":{"ispb":"10000002","branch":"0001","number":"1"},"amount_centavos":1}`
-	answer, err := c.callers.Send(ctx, http.MethodPost, "/v1/payments", payer, []byte(payment))
-
-	var said struct {
-		EndToEndID string `json:"end_to_end_id"`
-		Type       string
-		Detail     string
-	}
-	if err == nil {
-		err = json.Unmarshal(answer.Body, &said)
-	}
+	account := func(ispb string) client.Account { return client.Account{ISPB: ispb, Branch: "0001", Number: "1"} }
+	state, err := c.api.Pay(ctx,
+		client.Payment{Payer: account(payer), Payee: account("10000002"), AmountCentavos: 1}, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	switch {
 	case ctx.Err() != nil:
-	case err == nil && answer.Status == http.StatusAccepted:
-		c.accepted = append(c.accepted, said.EndToEndID)
+	case err == nil:
+		c.accepted = append(c.accepted, state.EndToEndID)
 	default:
-		c.refused[fmt.Sprintf("%s %s %v", said.Type, said.Detail, err)]++
+		problem := new(client.Problem)
+		errors.As(err, &problem)
+		c.refused[fmt.Sprintf("%s %v", problem.Type, err)]++
 	}
 }
 
@@ -207,12 +197,11 @@ func (c *counting) makeAnew() {
 	c.must(c.StopProcess(c.t.Context(), c.engine))
 	c.some(4) // which no engine takes
 	admin := kadm.NewClient(c.client)
-	configs := c.configs(admin)
 	c.still(func() {
 		deleted, err := admin.DeleteTopic(c.t.Context(), stream.Payments)
 		c.must(errors.Join(err, deleted.Err))
 		c.eventually("the topic is made anew", func() bool {
-			created, err := admin.CreateTopic(c.t.Context(), c.partitions, 1, maps.Clone(configs), stream.Payments)
+			created, err := admin.CreateTopic(c.t.Context(), c.partitions, 1, nil, stream.Payments)
 			if err != nil && !errors.Is(created.Err, kerr.TopicAlreadyExists) { // the old one is still being deleted
 				c.t.Fatal(err, created.ErrMessage)
 			}
@@ -229,24 +218,6 @@ func (c *counting) makeAnew() {
 		c.t.Errorf("%d payments were accepted into a topic that was made anew", len(accepted))
 	}
 	c.giveUp()
-}
-
-// configs returns the topic's own settings.
-func (c *counting) configs(admin *kadm.Client) map[string]*string {
-	c.t.Helper()
-	described, err := admin.DescribeTopicConfigs(c.t.Context(), stream.Payments)
-	c.must(err)
-	of, err := described.On(stream.Payments, nil)
-	c.must(err)
-	configs := map[string]*string{}
-
-	for _, entry := range of.Configs {
-		if entry.Source == kmsg.ConfigSourceDynamicTopicConfig {
-			configs[entry.Key] = entry.Value
-		}
-	}
-
-	return configs
 }
 
 // cleared waits until the engine has cleared what is accepted, so that the ledger names each partition.
@@ -266,8 +237,8 @@ func (c *counting) known(accepted []string) {
 
 	for _, id := range accepted {
 		c.eventually(id+" is cleared", func() bool {
-			answer, err := c.callers.Send(c.t.Context(), http.MethodGet, "/v1/payments/"+id, payer, nil)
-			return err == nil && answer.Status == http.StatusOK
+			_, err := c.api.Payment(c.t.Context(), id)
+			return err == nil
 		})
 	}
 }

@@ -13,18 +13,13 @@ import (
 	"testing"
 	"time"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/liquida/liquida/deploy/bootstrap"
-	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/platform/kit"
-	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -133,15 +128,6 @@ func (b *books) checkpoints() map[int32]origin.Checkpoint {
 	return known
 }
 
-// identity is what the topics name.
-func (b *books) identity() ledger.Identity {
-	b.t.Helper()
-	named, err := origin.NamedBy(b.checkpoints())
-	b.must(err)
-
-	return named
-}
-
 // refuses fails the test unless the clearing house does not start, and says why.
 func (b *books) refuses(what string, says ...string) {
 	b.t.Helper()
@@ -228,7 +214,7 @@ func olderLedgerIsNotTaken(b *books) {
 		t.Errorf("the audit says %v", err)
 	}
 	b.stop()
-	old = b.put(newest)
+	b.put(newest)
 	b.must(b.start())
 
 	for _, id := range []string{first, second} {
@@ -238,76 +224,6 @@ func olderLedgerIsNotTaken(b *books) {
 		}
 	}
 	b.audit()
-
-	// Accepted by the one explicit way. What was finished is not cleared again, and the audit is not clean any more.
-	named := b.identity()
-	b.stop()
-	newest = b.put(old)
-	b.config.Env[stack.Bootstrap] = []string{"LEDGER_GIVEN_UP=" + named.String()}
-	b.must(b.start())
-
-	if now := b.identity(); now.Number != 2 {
-		t.Errorf("the topics name %v", now)
-	}
-	b.pay()
-
-	if verdict, err := b.tryAudit(); err != nil || verdict.Clean || verdict.ByKind[audit.LedgerRenewed] == 0 {
-		t.Errorf("the audit of an older copy that was accepted: %+v %v", verdict.ByKind, err)
-	}
-	b.stop()
-	b.put(newest)
-	delete(b.config.Env, stack.Bootstrap)
-	b.refuses("the former ledger comes back", "this is the ledger "+named.String(), "name the ledger 2-")
-}
-
-// A ledger that is lost is not made anew, and another system's is not funded, joined or asked.
-func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
-	b := openBooks(t)
-	paid := b.pay()
-	other, err := ledgertest.Start(t.TempDir())
-	b.must(err)
-	defer other.Stop()
-	address := "TIGERBEETLE_ADDRESSES=" + other.Config.Addresses[0]
-
-	const says = "the ledger has no marker"
-	if log := b.dies(stack.Bootstrap, address); !strings.Contains(log, says) {
-		t.Errorf("bootstrap ended with %s", log)
-	}
-	client, err := ledger.Connect(other.Config)
-	b.must(err)
-	defer client.Close()
-	found, err := client.QueryAccounts(tb.QueryFilter{Limit: 10})
-	b.must(err)
-
-	if len(found) > 0 {
-		t.Errorf("bootstrap made accounts in a ledger that is not the topics'")
-	}
-	config := &bootstrap.Config{}
-	b.must(settings.Parse(config))
-	config.Population.Customers = 10
-	b.must(b.Kill(stack.EngineName(0)))
-	// Another system's own ledger, funded beside topics of its own.
-	b.must(bootstrap.Populate(t.Context(), config, client))
-
-	if log := b.dies(stack.EngineName(0), address); !strings.Contains(log, "this is the ledger 1-") {
-		t.Errorf("the engine ended with %s", log)
-	}
-	b.must(b.StartProcess(stack.EngineName(0)))
-	b.ready(stack.EngineName(0))
-	b.pay()
-	b.audit()
-
-	b.stop()
-	lost := b.ledgerFolder()
-	b.must(os.Rename(lost, lost+".lost"))
-	b.refuses("a ledger that is lost", "ledger")
-	b.must(os.RemoveAll(lost))
-	b.must(os.Rename(lost+".lost", lost))
-	b.must(b.start())
-
-	if code, text := b.ask("GET", "/v1/payments/"+paid, ""); code != http.StatusOK {
-		t.Errorf("after it was found: %d %s", code, text)
-	}
 }
 
 // bootstrap runs it once more, with arguments and more settings.

@@ -3,7 +3,6 @@ package e2e
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -11,22 +10,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 )
 
 // The exit codes of liquida.
 const (
-	exitDone    = 0
-	exitNot     = 1
-	exitUnknown = 3
+	exitDone = 0
+	exitNot  = 1
 )
 
 // compiling keeps tests that run side by side from building the same program.
@@ -106,97 +102,6 @@ func (s *system) liquida(url, caller string) func(...string) kit.Output {
 		s.t.Helper()
 		return kit.RunCommand(s.t, []string{"LIQUIDA_URL=" + url, "LIQUIDA_KEY_FILE=" + keyFile}, program, arguments...)
 	}
-}
-
-// read decodes the JSON objects of the output, one a line.
-func read[V any](t *testing.T, s kit.Output) (all []V) {
-	t.Helper()
-
-	decoder := json.NewDecoder(strings.NewReader(s.Out))
-	for decoder.More() {
-		var one V
-		if err := decoder.Decode(&one); err != nil {
-			t.Fatalf("%v in %s", err, s.Out)
-		}
-		all = append(all, one)
-	}
-
-	if len(all) == 0 {
-		t.Fatalf("no object: %s", s.Out)
-	}
-
-	return all
-}
-
-// liquida pays, reads, gives back and follows on a real stack, and says what went wrong.
-func TestLiquida(t *testing.T) {
-	s := start(t, 1, func(c *stack.Config) {
-		// Short, so that the payment of a silent bank ends within the test.
-		c.Env[stack.Engine] = []string{"ENGINE_DEADLINE=15s", "ENGINE_PENDING_TIMEOUT=25s", "SHUTDOWN_TIMEOUT=4s"}
-	})
-	as := func(caller string) func(...string) kit.Output { return s.liquida(s.ProducerURL(), caller) }
-	do, other, centralBank := as("10000001"), as("10000002"), as(keys.CentralBank)
-	const payer, payee = "10000001/0001/1", "10000002/0001/1"
-	posted := func(account string) int64 {
-		t.Helper()
-		return read[client.AccountBalance](t, do("balance", account, "--json").Is(t, exitDone))[0].PostedCentavos
-	}
-	before := posted(payer)
-
-	// Paid, read, and paid again with the same id: it is one payment.
-	settled := read[client.PaymentState](t,
-		do("pay", payer, payee, "12.34", "--info", "order 7", "--json").Is(t, exitDone))[0]
-	if settled.Status != client.Settled || settled.AmountCentavos != 1234 || len(settled.Legs) != 3 {
-		t.Errorf("%+v", settled)
-	}
-	do("pay", payer, payee, "12.34", "--id", settled.EndToEndID).Is(t, exitDone,
-		settled.EndToEndID+" settled  BRL 12.34 from "+payer+" to "+payee)
-	// With another amount it is another payment, whose outcome is not that of the first.
-	do("pay", payer, payee, "12.35", "--id", settled.EndToEndID).Is(t, exitNot, "belongs to other content (409)",
-		"code: DUPL")
-	do("status", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
-	do("watch", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
-
-	if now := posted(payer); now != before-1234 {
-		t.Errorf("%d is left of %d", now, before)
-	}
-	later := strings.Fields(do("pay", payer, payee, "1.00", "--wait", "0s").Is(t, exitDone, " accepted").Out)[0]
-	do("watch", later).Is(t, exitDone, "settled  BRL 1.00")
-
-	// Rejected, refused, unknown, not decided yet.
-	rejected := do("pay", payer, "10000002/9003/1", "1.00").Is(t, exitNot, "rejected AC06",
-		"the payee's account is blocked")
-	do("status", strings.Fields(rejected.Out)[0]).Is(t, exitNot, "rejected AC06")
-	do("pay", payee, payer, "1.00").Is(t, exitNot, "Not yours (403)", "payer.ispb")
-	do("status", "E10000001202601010000ABCDEFGHIJK").Is(t, exitUnknown, "not in the ledger yet")
-	open := do("pay", payer, "10000002/9001/1", "1.00", "--wait", "1s").Is(t, exitUnknown, "not decided yet",
-		"liquida status E10000001")
-	do("watch", strings.Fields(open.Out)[0]).Is(t, exitNot, "rejected AB03")
-
-	// The bank that received the payment gives it back in two parts. More is rejected.
-	back := other("return", settled.EndToEndID, "2.34").Is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
-	other("status", strings.Fields(back.Out)[0]).Is(t, exitDone, "settled  BRL 2.34")
-	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").Is(t, exitNot, "rejected AM09",
-		"more than what is left")
-	other("return", settled.EndToEndID, "10.00", "--reason", "FR01", "--json").Is(t, exitDone,
-		`"return_reason_code":"FR01"`)
-	do("status", settled.EndToEndID).Is(t, exitDone, "returned BRL 12.34 of BRL 12.34",
-		strings.Fields(back.Out)[0]+" settled  BRL 2.34 for MD06", "settled  BRL 10.00 for FR01")
-
-	// Lists and streams.
-	if lines := read[client.StatementLine](t,
-		other("statement", payee, "--limit", "2", "--json").Is(t, exitDone)); len(lines) != 2 {
-		t.Errorf("%+v", lines)
-	}
-	do("statement", payer, "--limit", "200").Is(t, exitDone, "posted    -BRL 12.34", settled.EndToEndID,
-		"+BRL 1,000,000.00")
-
-	if all := read[client.Participant](t, centralBank("participants", "--json").Is(t, exitDone)); len(all) != 5 ||
-		all[0].ThreeLegs == nil {
-		t.Errorf("%+v", all)
-	}
-	centralBank("participants", "10000002").Is(t, exitDone, "10000002  reserve BRL ", "books agree")
-	do("watch", "10000001", "--from", "start", "--count", "2", "--json").Is(t, exitDone, `"position":`)
 }
 
 // liquida shows a certificate in place of a key, to a server that it knows by its authority.

@@ -1,17 +1,9 @@
 package e2e
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,7 +11,6 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/platform/kit"
 )
 
 // A bank that speaks no Kafka is paid: liquida and the example in Python answer for it over HTTP. The example is killed
@@ -66,8 +57,6 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no python3")
 	}
-	second, err := s.AddProducer(t.Context())
-	s.must(err)
 	begin := func(url string) *exec.Cmd {
 		command := exec.CommandContext(t.Context(), python, "../../examples/python/bank.py", "--bank", bank,
 			"--closed", "0001/2")
@@ -89,7 +78,6 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	// what was asked meanwhile, or was asked the one that was killed, is answered by this one
 	again := begin(s.ProducerURL())
 	<-ended
-	s.webhook(python, bank, second)
 	s.must(again.Process.Kill())
 	stop := s.shellBank(bank)
 	pays(5, "1", client.Settled, "")
@@ -120,47 +108,4 @@ func (s *system) shellBank(bank string) (stop func()) {
 	s.t.Cleanup(stop)
 
 	return stop
-}
-
-// webhook requires that the example posts each settlement once more after a failure, with its signature.
-func (s *system) webhook(python, bank, url string) {
-	s.t.Helper()
-	posts := make(chan string, 1000)
-	first := true
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if first { // one after the other: the example waits for the response
-			first = false
-			http.Error(w, "not yet", http.StatusInternalServerError)
-			return
-		}
-		body, _ := io.ReadAll(r.Body)
-		seal := hmac.New(sha256.New, []byte("secret"))
-		seal.Write(body)
-
-		if r.Header.Get("Signature") != hex.EncodeToString(seal.Sum(nil)) {
-			body = []byte("a wrong signature of " + string(body))
-		}
-		posts <- string(body)
-	}))
-	defer receiver.Close()
-	command := exec.CommandContext(s.t.Context(), python, "../../examples/python/webhook.py", bank, receiver.URL,
-		filepath.Join(s.t.TempDir(), "place"))
-	command.Env = append(os.Environ(), "LIQUIDA_URL="+url, "LIQUIDA_KEY_FILE="+s.keyFile(bank), "WEBHOOK_SECRET=secret")
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.must(command.Start())
-	defer func() { _ = command.Process.Kill(); _ = command.Wait() }()
-
-	seen := map[string]bool{}
-	for len(seen) < 34 { // all payments so far: 3 refused, 30 settled, 1 to a closed account
-		select {
-		case post := <-posts:
-			var settlement client.Settlement
-			if err := json.Unmarshal([]byte(post), &settlement); err != nil || seen[settlement.EndToEndID] {
-				s.t.Fatalf("%s: %v", post, err)
-			}
-			seen[settlement.EndToEndID] = true
-		case <-time.After(kit.Patience):
-			s.t.Fatalf("%d settlements were posted", len(seen))
-		}
-	}
 }

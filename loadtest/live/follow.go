@@ -82,7 +82,7 @@ func (a *Audit) follow(ctx context.Context) error {
 		return err
 	}
 
-	issuance, _, err := ask(ctx, a, func() ([]tb.Account, error) {
+	issuance, err := ask(ctx, a, func() ([]tb.Account, error) {
 		return a.config.Ledger.LookupAccounts([]tb.Uint128{spec.Issuance.TigerBeetle()})
 	})
 	if err != nil {
@@ -259,11 +259,10 @@ func (f *following) lookUp(ctx context.Context) error {
 		return nil
 	}
 
-	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.LookupTransfers(ids) })
+	transfers, err := ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.LookupTransfers(ids) })
 	if err != nil {
 		return err
 	}
-	a.pace.took(took, len(ids))
 	answer(transfers)
 
 	return nil

@@ -20,29 +20,27 @@ const (
 	lookupsMax   = 2000
 )
 
-// ask sends a request to the ledger, waits for it, or until ctx ends, and returns how long it was on its way.
-func ask[T any](ctx context.Context, a *Audit, request func() (T, error)) (T, time.Duration, error) {
-	began := time.Now()
-
-	value, err := source.Ask(ctx, request)
+// ask sends a request to the ledger, and waits for it, or until ctx ends. What it brings counts for the share.
+func ask[T any](ctx context.Context, a *Audit, request func() ([]T, error)) ([]T, error) {
+	found, err := source.Ask(ctx, request)
 	switch {
 	case ctx.Err() != nil:
-		return value, 0, err
+		return found, err
 	case err != nil:
-		return value, 0, fmt.Errorf("the ledger: %w", err)
+		return found, fmt.Errorf("the ledger: %w", err)
 	}
+	a.pace.took(len(found))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ledgerAt = time.Now()
 
-	return value, time.Since(began), nil
+	return found, nil
 }
 
 // page returns transfers in the ledger's order, and whether these are all.
 func (a *Audit) page(ctx context.Context, filter tb.QueryFilter) (transfers []tb.Transfer, all bool, err error) {
 	filter.Limit = transfersMax
-	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.QueryTransfers(filter) })
-	a.pace.took(took, len(transfers))
+	transfers, err = ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.QueryTransfers(filter) })
 
 	return transfers, len(transfers) < transfersMax, err
 }
@@ -85,7 +83,7 @@ func (a *Audit) history(ctx context.Context, follower *audit.Judge, before uint6
 
 // now returns the ledger's time of its last transfer.
 func (a *Audit) now(ctx context.Context) (uint64, error) {
-	last, _, err := ask(ctx, a, func() ([]tb.Transfer, error) {
+	last, err := ask(ctx, a, func() ([]tb.Transfer, error) {
 		return a.config.Ledger.QueryTransfers(
 			tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()})
 	})
@@ -101,39 +99,10 @@ const banksMax = 2700
 
 // watchBalances reads the laws of balances every second.
 func (a *Audit) watchBalances(ctx context.Context) {
-	var transits []tb.Account
-	var listed time.Time
-	// look lists the banks, if it is time, and reads their balances.
-	look := func(every time.Duration) (broken []audit.Finding, err error) {
-		if time.Since(listed) > every {
-			transits, _, err = ask(ctx, a, func() ([]tb.Account, error) {
-				return a.config.Ledger.QueryAccounts(tb.QueryFilter{Code: spec.KindTransit, Limit: banksMax + 1})
-			})
-			listed = time.Now()
-		}
-
-		if len(transits) > banksMax {
-			err = fmt.Errorf("more than %d banks do not fit in one look-up of their balances", banksMax)
-		}
-
-		if err != nil {
-			return nil, err
-		}
-
-		accounts, took, err := ask(ctx, a, func() ([]tb.Account, error) {
-			return a.config.Ledger.LookupAccounts(audit.LawAccounts(transits))
-		})
-		if err != nil {
-			return nil, err
-		}
-		a.pace.tookSmall(took)
-
-		return audit.BrokenLaws(accounts), nil
-	}
 	opened := false // without the marker nothing is judged: bootstrap breaks the laws until it is done
 	a.repeat(ctx, time.Second, "the balances cannot be read", func() error {
 		if !opened {
-			marker, _, err := ask(ctx, a, func() ([]tb.Transfer, error) {
+			marker, err := ask(ctx, a, func() ([]tb.Transfer, error) {
 				return a.config.Ledger.LookupTransfers([]tb.Uint128{spec.MarkerID.TigerBeetle()})
 			})
 			if opened = len(marker) > 0; err != nil || !opened {
@@ -141,9 +110,9 @@ func (a *Audit) watchBalances(ctx context.Context) {
 			}
 		}
 
-		broken, err := look(10 * time.Second)
+		broken, err := a.brokenLaws(ctx)
 		if len(broken) > 0 {
-			broken, err = look(0) // a bank may have joined since the list was read
+			broken, err = a.brokenLaws(ctx) // a bank may have joined since the list was read
 		}
 
 		if err != nil {
@@ -159,6 +128,29 @@ func (a *Audit) watchBalances(ctx context.Context) {
 
 		return nil
 	})
+}
+
+// brokenLaws lists the banks, and judges their balances.
+func (a *Audit) brokenLaws(ctx context.Context) ([]audit.Finding, error) {
+	transits, err := ask(ctx, a, func() ([]tb.Account, error) {
+		return a.config.Ledger.QueryAccounts(tb.QueryFilter{Code: spec.KindTransit, Limit: banksMax + 1})
+	})
+	if len(transits) > banksMax {
+		err = fmt.Errorf("more than %d banks do not fit in one look-up of their balances", banksMax)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	accounts, err := ask(ctx, a, func() ([]tb.Account, error) {
+		return a.config.Ledger.LookupAccounts(audit.LawAccounts(transits))
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return audit.BrokenLaws(accounts), nil
 }
 
 // foundOnce takes a finding, unless it was taken before: a law stays broken, and is one finding.

@@ -8,7 +8,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -26,26 +25,24 @@ type Config struct {
 	Kafka []kgo.Opt
 	// Ledger is a client that nobody closes while Run runs.
 	Ledger tigerbeetle.Client
-	// Share is the most of the ledger's time that it takes; 0: 0.05.
+	// Share is the most of the ledger's time that it takes.
 	Share float64
 	// Behind returns where to go on in a partition of which nothing can be read at an offset, or 0 if it can be read,
-	// and whether what is there was aborted. Without it, one such batch leaves the partition unread, and the light
-	// amber.
+	// and whether what is there was aborted.
 	Behind func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64,
 		aborted bool, err error)
-	// Log is called with what it does, seldom; nil: it is not said.
+	// Log is called with what it does, seldom.
 	Log func(format string, arguments ...any)
 }
 
 // Light says whether the money is right.
 type Light struct {
-	Colour        string    `json:"colour"`  // green, amber, red
-	Text          string    `json:"text"`    // one sentence
-	Since         time.Time `json:"since"`   // what was before is not checked
-	Checked       int64     `json:"checked"` // payments with one outcome that agrees with the ledger
-	CheckedTo     time.Time `json:"checkedTo"`
-	BehindSeconds float64   `json:"behindSeconds"`
-	Findings      []Finding `json:"findings"` // what made it red, oldest first, at most 100
+	Colour    string    `json:"colour"`  // green, amber, red
+	Text      string    `json:"text"`    // one sentence
+	Since     time.Time `json:"since"`   // what was before is not checked
+	Checked   int64     `json:"checked"` // payments with one outcome that agrees with the ledger
+	CheckedTo time.Time `json:"checkedTo"`
+	Findings  []Finding `json:"findings"` // what made it red, oldest first, at most 100
 }
 
 // Finding is one thing that is wrong.
@@ -78,42 +75,27 @@ type Audit struct {
 	config Config
 	pace   *pace
 
-	mu           sync.Mutex
-	waiting      string // why nothing is checked; empty: it is
-	since        time.Time
-	checkedTo    time.Time
-	checked      int64     // of this beginning
-	before       int64     // of the beginnings before
-	brokerAt     time.Time // when it last answered
-	ledgerAt     time.Time
-	balancesAt   time.Time
-	findings     []Finding
-	findingCount int
-	broken       map[string]bool // laws that are in findings
+	mu         sync.Mutex
+	waiting    string // why nothing is checked; empty: it is
+	since      time.Time
+	checkedTo  time.Time
+	checked    int64     // of this beginning
+	before     int64     // of the beginnings before
+	brokerAt   time.Time // when it last answered
+	ledgerAt   time.Time
+	balancesAt time.Time
+	findings   []Finding
+	broken     map[string]bool // laws that are in findings
 }
 
-// Open checks the configuration.
-func Open(config Config) (*Audit, error) {
-	if config.Share == 0 {
-		config.Share = 0.05
-	}
-
-	if config.Log == nil {
-		config.Log = func(string, ...any) {}
-	}
-
-	switch {
-	case config.Ledger == nil:
-		return nil, errors.New("live: Ledger is nil: it needs a client")
-	case config.Share < 0.001 || config.Share > 1:
-		return nil, fmt.Errorf("live: Share is %v: it must be 0.001 to 1", config.Share)
-	}
+// New returns an audit that has not begun.
+func New(config Config) *Audit {
 	now := time.Now()
 
 	return &Audit{
 		config: config, pace: &pace{share: config.Share}, waiting: "it begins", broken: map[string]bool{},
 		since: now, checkedTo: now, brokerAt: now, ledgerAt: now, balancesAt: now,
-	}, nil
+	}
 }
 
 // Run watches from now until ctx ends, and returns its cause. While ledger or broker are away it waits for them. Then,
@@ -157,8 +139,7 @@ func (a *Audit) Light() Light {
 	behind := max(0, now.Sub(a.checkedTo))
 	l := Light{
 		Since: a.since.UTC(), Checked: a.before + a.checked, CheckedTo: a.checkedTo.UTC(),
-		BehindSeconds: behind.Seconds(),
-		Findings:      append([]Finding{}, a.findings...),
+		Findings: append([]Finding{}, a.findings...),
 	}
 
 	silent, who := now.Sub(a.ledgerAt), "the ledger has said nothing"
@@ -170,18 +151,18 @@ func (a *Audit) Light() Light {
 		silent, who = now.Sub(a.balancesAt), "the balances were not read"
 	}
 
-	checkedTo := fmt.Sprintf("checked to %s UTC, %.0f s behind", l.CheckedTo.UTC().Format("15:04:05"), behind.Seconds())
+	checkedTo := fmt.Sprintf("checked to %s UTC, %.0f s behind", l.CheckedTo.Format("15:04:05"), behind.Seconds())
 	switch {
-	case a.findingCount > 0:
-		first := a.findings[0]
+	case len(l.Findings) > 0:
+		first := l.Findings[0]
 
 		l.Colour, l.Text = Red, first.Text
 		if first.Payment != "" {
 			l.Text = first.Payment + ": " + first.Text
 		}
 
-		if a.findingCount > 1 {
-			l.Text += fmt.Sprintf(" (and %d more)", a.findingCount-1)
+		if more := len(l.Findings) - 1; more > 0 {
+			l.Text += fmt.Sprintf(" (and %d more)", more)
 		}
 	case silent > silentMax:
 		l.Colour, l.Text = Amber, fmt.Sprintf("blind: %s for %.0f s; %s", who, silent.Seconds(), checkedTo)
@@ -191,8 +172,7 @@ func (a *Audit) Light() Light {
 		l.Colour, l.Text = Amber, checkedTo
 	default:
 		l.Colour, l.Text = Green,
-			fmt.Sprintf("%s checked since %s UTC, none lost, none twice", thousands(l.Checked),
-				l.Since.UTC().Format("15:04:05"))
+			fmt.Sprintf("%d checked since %s UTC, none lost, none twice", l.Checked, l.Since.Format("15:04:05"))
 	}
 
 	return l
@@ -203,7 +183,7 @@ func (a *Audit) found(f audit.Finding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	if a.findingCount++; len(a.findings) == findingsMax {
+	if len(a.findings) == findingsMax {
 		return
 	}
 
@@ -213,14 +193,4 @@ func (a *Audit) found(f audit.Finding) {
 	}
 	a.findings = append(a.findings, finding)
 	a.config.Log("RED: %s %s", finding.Payment, finding.Text)
-}
-
-// thousands writes a number with separators.
-func thousands(n int64) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-
-	return text
 }

@@ -22,7 +22,7 @@ func (a *Audit) watchPair(ctx context.Context) {
 	}
 	defer pair.Close()
 	a.repeat(ctx, pairInterval, "topics and ledger cannot be compared", func() error {
-		wrong, _, err := ask(ctx, a, func() (string, error) { return pair.Compare(ctx) })
+		wrong, err := source.Ask(ctx, func() (string, error) { return pair.Compare(ctx) })
 		if err == nil && wrong != "" {
 			a.foundOnce(audit.Finding{Kind: audit.WrongLedger, Subject: "the ledger", Detail: wrong})
 		}

@@ -26,7 +26,6 @@ const (
 	actFreeze    = "freeze"
 	actThaw      = "thaw"
 	actRestart   = "restart"
-	actLeaveDead = "leave-dead"
 	actAddEngine = "add-engine"
 	actCut       = "cut"
 	actMend      = "mend"
@@ -42,154 +41,116 @@ func (r refusal) Error() string {
 }
 
 var (
-	errNoStack = errors.New("the room has no stack: start it with --dir")
 	errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
-	errNoLoad  = errors.New("the room may not send: it has no Kafka user that may write orders")
 )
 
 // actTimeout bounds an act; a process that starts must be ready within it.
 const actTimeout = 2 * time.Minute
 
-var acts = []string{actKill, actFreeze, actThaw, actRestart, actLeaveDead, actAddEngine, actCut, actMend,
+var acts = []string{actKill, actFreeze, actThaw, actRestart, actAddEngine, actCut, actMend,
 	actBank, actLoad}
 
-// Do does one act, and returns the number of its line in the story.
-func (r *Room) Do(ctx context.Context, act Act) (int, error) {
+// Do does one act.
+func (r *Room) Do(ctx context.Context, act Act) error {
 	r.mu.Lock()
 	r.askedAt = time.Now()
 	r.mu.Unlock()
 
 	if !slices.Contains(acts, act.Act) {
-		return 0, refusal{"act", act.Act, "one of " + strings.Join(acts, ", ")}
+		return refusal{"act", act.Act, "one of " + strings.Join(acts, ", ")}
 	}
 
-	if r.config.ReadOnly != "" {
-		return 0, errors.New(r.config.ReadOnly)
+	if why := r.readOnly(); why != "" {
+		return errors.New(why)
 	}
+
+	kind, text, err := r.do(ctx, act)
+	if err == nil {
+		r.story.tell(kind, text)
+	}
+
+	return err
+}
+
+// do does an act that the room knows, and returns what the story says of it.
+func (r *Room) do(ctx context.Context, act Act) (kind, text string, err error) {
+	on, name, peer := r.config.Stack, act.Target, act.Peer
 
 	switch act.Act {
 	case actLoad:
-		if err := r.sender.set(act.RatePerSecond); err != nil {
-			return 0, err
-		}
-
-		if act.RatePerSecond == 0 {
-			return r.story.tell(nil, "the load ends"), nil
-		}
-
-		return r.story.tell(nil, "%s payments a second", pix.Thousands(int64(act.RatePerSecond))), nil
+		text = fmt.Sprintf("the load is %s payments a second", pix.Thousands(int64(act.RatePerSecond)))
+		return "", text, r.sender.set(act.RatePerSecond)
 	case actBank:
-		began := time.Now()
-
-		if err := r.banks.behave(ctx, act.Target, act.Behaviour); err != nil {
-			return 0, err
-		}
-
-		text := fmt.Sprintf("bank %s is %s", act.Target, act.Behaviour)
+		kind = kindBroken
 		if act.Behaviour == behaviourNormal {
-			return r.mended(act.Target, text, text), nil
+			kind = kindMended
 		}
 
-		return r.broken(act.Target, began, nil, text, text), nil
+		return kind, "bank " + name + " is " + act.Behaviour, r.banks.behave(ctx, name, act.Behaviour)
+	case actAddEngine:
+		r.starting("", "one more engine", 0, on.AddEngine)
+		return "", "an engine is added", nil
 	}
 
-	if r.config.Stack == nil {
-		return 0, errNoStack
-	}
-
-	if act.Act == actAddEngine {
-		number := r.story.tell(nil, "an engine is added")
-		r.starting("", "one more engine", r.config.Stack.AddEngine)
-		return number, nil
-	}
-
-	p, known := r.machine.find(act.Target)
-	if !known || act.Target == stack.Room {
-		return 0, refusal{"target", act.Target, "a process that the picture shows, not the room itself"}
+	p, known := r.machine.find(name)
+	if !known || name == stack.Room {
+		return "", "", refusal{"target", name, "a process that the picture shows, not the room itself"}
 	}
 
 	switch act.Act {
 	case actRestart:
 		if p.State != string(stack.Dead) {
-			return 0, refusal{"target", act.Target, "a dead process"}
+			return "", "", refusal{"target", name, "a dead process"}
 		}
-		r.machine.leaveDead(act.Target) // it starts now, not again later
-		r.startAgain(act.Target)
+		r.startAgain(name, 0)
 
-		return r.story.tell(nil, "%s starts again", act.Target), nil
-	case actLeaveDead:
-		if !r.machine.leaveDead(act.Target) {
-			return 0, refusal{"target", act.Target, "a process that the room would start again"}
-		}
-
-		return r.story.tell(nil, "%s stays dead", act.Target), nil
-	}
-
-	return r.breakOrMend(ctx, act, p)
-}
-
-// breakOrMend does what breaks a process or its link, or mends it.
-func (r *Room) breakOrMend(ctx context.Context, act Act, p process) (int, error) {
-	partitions, began, on, name, peer := r.machine.of(p), time.Now(), r.config.Stack, act.Target, act.Peer
-	var err error
-	var mark, text string
-
-	switch act.Act {
+		return "", name + " starts again", nil
 	case actKill:
-		err, mark, text = on.Kill(ctx, name), name+" killed", "kill -9 "+name
+		if err = on.Kill(ctx, name); err == nil {
+			r.startAgain(name, restartAfter)
+		}
+
+		return kindBroken, name + " killed", err
 	case actFreeze:
-		err, mark, text = on.Freeze(ctx, name), name+" frozen", name+" frozen"
+		return kindBroken, name + " frozen", on.Freeze(ctx, name)
 	case actThaw:
-		err, mark, text = on.Thaw(ctx, name), name+" thawed", name+" thawed"
+		return kindMended, name + " thawed", on.Thaw(ctx, name)
 	case actCut:
-		err, mark, text = on.Cut(ctx, name, peer), name+" cut from "+peer, name+" cut from the "+peer
-	case actMend:
-		err, mark, text = on.Mend(ctx, name, peer), name+" reaches "+peer, name+" reaches the "+peer+" again"
+		return kindBroken, name + " cut from the " + peer, on.Cut(ctx, name, peer)
 	}
 
-	switch {
-	case err != nil:
-		return 0, err
-	case act.Act == actThaw || act.Act == actMend:
-		return r.mended(name+peer, mark, text), nil
-	case act.Act == actKill:
-		r.machine.restartSoon(name)
-	}
-
-	return r.broken(name+peer, began, partitions, mark, text), nil
+	return kindMended, name + " reaches the " + peer + " again", on.Mend(ctx, name, peer)
 }
 
-// broken tells that something was broken, and watches what comes of it until it is mended.
-func (r *Room) broken(what string, began time.Time, partitions []int32, mark, text string) int {
-	watch := r.flows.broke(what, began, partitions)
-	r.mark("broken", mark)
-	return r.story.tell(watch, "%s", text)
+// restartAfter is how long what a button killed stays dead.
+const restartAfter = 5 * time.Second
+
+// startAgain starts a process after a time, if it is dead then.
+func (r *Room) startAgain(name string, after time.Duration) {
+	r.starting(name, name+" is back", after, func(ctx context.Context) error { return r.config.Stack.Start(ctx, name) })
 }
 
-// mended tells that it works again.
-func (r *Room) mended(what, mark, text string) int {
-	r.flows.mended(what)
-	r.mark("mended", mark)
-	return r.story.tell(nil, "%s", text)
-}
-
-// startAgain starts a dead process.
-func (r *Room) startAgain(name string) {
-	r.starting(name, name+" is back", func(ctx context.Context) error { return r.config.Stack.Start(ctx, name) })
-}
-
-// starting starts what is dead, or new, and tells when it is ready. Nobody waits for it.
-func (r *Room) starting(name, done string, start func(context.Context) error) {
+// starting starts what is dead, or new, after a time, and tells when it is ready. Nobody waits for it.
+func (r *Room) starting(name, done string, after time.Duration, start func(context.Context) error) {
 	r.acting.Go(func() {
+		select {
+		case <-r.ended:
+			return
+		case <-time.After(after):
+		}
+
+		if p, known := r.machine.find(name); known && p.State != string(stack.Dead) {
+			return // somebody was faster
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
 		defer cancel()
 		began := time.Now()
 
 		if err := start(ctx); err != nil {
 			r.config.Log("not %s: %v", done, err)
-			r.story.tell(nil, "not %s: %v", done, err)
+			r.story.tell("", fmt.Sprintf("not %s: %v", done, err))
 			return
 		}
-		r.mended(name, done, fmt.Sprintf("%s, ready after %.1f s", done, time.Since(began).Seconds()))
+		r.story.tell(kindMended, fmt.Sprintf("%s, ready after %.1f s", done, time.Since(began).Seconds()))
 	})
 }

@@ -19,85 +19,55 @@ type banks struct {
 
 	mu        sync.Mutex
 	behaviour map[string]string // by ISPB
-	lookedAt  time.Time
 }
 
-// The behaviours of a bank. Each is a profile of the simulator; the normal one is that of its start.
-const behaviourNormal = "normal"
+// The behaviours of a bank. Each is a profile of the simulator; without one it is as from its start.
+const (
+	behaviourNormal = "normal"
+	behaviourSilent = "silent"
+)
 
-var profileOf = map[string]string{
-	"silent":    `{"silent_share": 1}`,
-	"slow":      `{"delay": {"min_ms": 1000, "mean_ms": 1450, "max_ms": 2500}}`,
-	"rejecting": `{"accept_share": 0, "reject_codes": ["AC06"]}`,
-}
+var profileOf = map[string]string{behaviourNormal: "", behaviourSilent: `{"silent_share": 1}`}
 
 func newBanks(config *Config) *banks {
 	b := &banks{callers: config.Banks, behaviour: map[string]string{}}
-	for i := range min(config.Population.Banks, banksMax) {
+	for i := range config.Population.Banks {
 		b.behaviour[string(config.Population.Bank(i))] = ""
 	}
 
 	return b
 }
 
-// profile is what the room reads of a profile of the simulator.
-type profile struct {
-	SilentShare *float64 `json:"silent_share"`
-	AcceptShare *float64 `json:"accept_share"`
-	Delay       *struct {
-		MeanMs float64 `json:"mean_ms"`
-	} `json:"delay"`
-}
-
-func (p profile) behaviour() string {
-	switch {
-	case p.SilentShare != nil && *p.SilentShare >= 1:
-		return "silent"
-	case p.AcceptShare != nil && *p.AcceptShare <= 0:
-		return "rejecting"
-	case p.Delay != nil && p.Delay.MeanMs >= 1000:
-		return "slow"
-	}
-
-	return behaviourNormal
-}
-
-const banksEvery = 3 * time.Second
-
-// look adds banks that pay, and asks the simulator now and then how banks behave.
+// look adds banks that pay, and asks the simulator how banks behave.
 func (b *banks) look(ctx context.Context, seen []Flow) {
-	b.mu.Lock()
-	for _, flow := range seen {
-		for _, ispb := range []string{flow.Payer, flow.Payee} {
-			// A refused order may name a bank that is none.
-			if _, known := b.behaviour[ispb]; !known && flow.Settled > 0 && len(b.behaviour) < banksMax &&
-				ispb != others {
-				b.behaviour[ispb] = ""
-			}
-		}
+	profiles, known := map[string]struct {
+		SilentShare float64 `json:"silent_share"`
+	}{}, false
+
+	if b.callers != nil {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		answer, err := b.callers.Ask(ctx, http.MethodGet, "/v1/profiles", keys.CentralBank, nil, http.StatusOK)
+		known = err == nil && json.Unmarshal(answer, &profiles) == nil
 	}
 
-	due := b.callers != nil && time.Since(b.lookedAt) > banksEvery
-	if due {
-		b.lookedAt = time.Now()
-	}
-	b.mu.Unlock()
-
-	if !due {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	profiles := map[string]profile{}
-	answer, err := b.callers.Send(ctx, http.MethodGet, "/v1/profiles", keys.CentralBank, nil)
-	known := err == nil && answer.Status == http.StatusOK && json.Unmarshal(answer.Body, &profiles) == nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
+	for _, flow := range seen {
+		if flow.Settled > 0 && flow.Payer != others { // a refused order may name a bank that is none
+			b.behaviour[flow.Payer], b.behaviour[flow.Payee] = "", ""
+		}
+	}
+
 	for ispb := range b.behaviour {
-		b.behaviour[ispb] = ""
-		if known {
-			b.behaviour[ispb] = profiles[ispb].behaviour()
+		switch {
+		case !known:
+			b.behaviour[ispb] = ""
+		case profiles[ispb].SilentShare >= 1:
+			b.behaviour[ispb] = behaviourSilent
+		default:
+			b.behaviour[ispb] = behaviourNormal
 		}
 	}
 }
@@ -121,7 +91,6 @@ func (b *banks) behave(ctx context.Context, ispb, behaviour string) error {
 	}
 	b.mu.Lock()
 	_, known := b.behaviour[ispb]
-	b.lookedAt = time.Time{}
 	b.mu.Unlock()
 
 	if !known {
@@ -129,8 +98,8 @@ func (b *banks) behave(ctx context.Context, ispb, behaviour string) error {
 	}
 
 	profile, known := profileOf[behaviour]
-	if !known && behaviour != behaviourNormal {
-		return refusal{"behaviour", behaviour, "normal, silent, slow or rejecting"}
+	if !known {
+		return refusal{"behaviour", behaviour, "normal or silent"}
 	}
 
 	return b.callers.SetProfile(ctx, ispb, profile)

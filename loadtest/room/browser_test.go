@@ -9,7 +9,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -31,6 +30,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/room"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -54,6 +54,7 @@ type house struct {
 	t     *testing.T
 	base  string // http://host:port
 	token string
+	asks  *load.Callers // as the room's owner
 }
 
 func openHouse(t *testing.T) *house {
@@ -91,70 +92,18 @@ func openHouse(t *testing.T) *house {
 	if !found || token == "" {
 		t.Fatalf("the room's URL is %q: it must have a token in its fragment", address)
 	}
-	h := &house{s, t, base, token}
-	h.await("the room", func() (bool, string) {
-		_, err := h.look()
-		return err == nil, fmt.Sprint(err)
-	})
+	h := &house{s, t, base, token, load.NewCallers(base, map[string]string{stack.Room: token})}
+	h.see("the room", func(room.Picture) bool { return true })
 
 	return h
 }
 
-// await waits for a condition, twice as long as a recovery may take.
-func (h *house) await(what string, met func() (bool, string)) {
-	h.t.Helper()
-	awaitWithin(h.t, 2*time.Minute, what, met)
-}
-
-func awaitWithin(t *testing.T, limit time.Duration, what string, met func() (bool, string)) time.Duration {
-	t.Helper()
-	began := time.Now()
-
-	for {
-		ok, now := met()
-		if ok {
-			return time.Since(began)
-		}
-
-		if time.Since(began) > limit {
-			t.Fatalf("%s: not after %v: %s", what, limit, now)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-// request asks the room as a program would.
-func (h *house) request(method, path, body string) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
-	defer cancel()
-
-	request, err := http.NewRequestWithContext(ctx, method, h.base+path, strings.NewReader(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+h.token)
-
-	if body != "" {
-		request.Header.Set("Content-Type", "application/json")
-	}
-
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer response.Body.Close()
-	answer, err = io.ReadAll(response.Body)
-
-	return response.StatusCode, answer, err
-}
+// waitMax is twice as long as a recovery may take.
+const waitMax = 2 * time.Minute
 
 // look returns the room's picture, without its history.
 func (h *house) look() (picture room.Picture, err error) {
-	status, answer, err := h.request(http.MethodGet, "/api/picture?history=no", "")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("the room answered %d: %s", status, answer)
-	}
-
+	answer, err := h.asks.Ask(h.t.Context(), http.MethodGet, "/api/picture?history=no", stack.Room, nil, http.StatusOK)
 	if err == nil {
 		err = json.Unmarshal(answer, &picture)
 	}
@@ -164,18 +113,15 @@ func (h *house) look() (picture room.Picture, err error) {
 
 func (h *house) act(body string) {
 	h.t.Helper()
-
-	status, answer, err := h.request(http.MethodPost, "/api/acts", body)
-	if err != nil || status != http.StatusAccepted {
-		h.t.Fatalf("%s: %d %s %v", body, status, answer, err)
-	}
+	_, err := h.asks.Ask(h.t.Context(), http.MethodPost, "/api/acts", stack.Room, []byte(body), http.StatusAccepted)
+	kit.Must(h.t, err)
 }
 
 // see waits until the picture meets a condition.
 func (h *house) see(what string, met func(room.Picture) bool) room.Picture {
 	h.t.Helper()
 	var last room.Picture
-	h.await(what, func() (bool, string) {
+	kit.AwaitWithin(h.t, waitMax, what, func() (bool, string) {
 		picture, err := h.look()
 		if err != nil {
 			return false, err.Error()
@@ -190,11 +136,11 @@ func (h *house) see(what string, met func(room.Picture) bool) room.Picture {
 }
 
 func settles(p room.Picture) bool {
-	return p.Figures.SettledPerSecond != nil && *p.Figures.SettledPerSecond > 0
+	return p.Figures.SettledPerSecond > 0
 }
 
 func state(p room.Picture, name string) string {
-	for _, process := range p.Machine.Processes {
+	for _, process := range p.Processes {
 		if process.Name == name {
 			return process.State
 		}
@@ -279,7 +225,7 @@ func read[T any](p *tab, expression string) (value T) {
 // shows waits until an expression in the page is true.
 func (p *tab) shows(expression string) {
 	p.t.Helper()
-	awaitWithin(p.t, 2*time.Minute, expression, func() (bool, string) {
+	kit.AwaitWithin(p.t, waitMax, expression, func() (bool, string) {
 		return read[bool](p, expression), read[string](p, `document.body.innerText.slice(0, 3000)`)
 	})
 }
@@ -359,34 +305,30 @@ func TestTheControlRoom(t *testing.T) {
 	part := func(name string, run func(*house, context.Context)) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
-			run(&house{h.Stack, t, h.base, h.token}, browser)
+			run(&house{h.Stack, t, h.base, h.token, h.asks}, browser)
 			t.Logf("%.0f s", time.Since(began).Seconds())
 		})
 	}
 	part("strangers are refused", refusals)
 	part("an engine dies by a button", firstMinute)
-	part("processes freeze and stay dead", machineButtons)
-	part("an engine is cut off, and one more comes", linksAndEngines)
+	part("an engine freezes, is cut off, and one more comes", linksAndEngines)
 	part("the load follows its slider", slider)
 	part("a bank is silent", silentBank)
 	part("a payment's life", oneLife)
 	part("hostile bytes are text", hostileBytes)
 	part("many kills", manyKills)
 	part("the report opens offline", offlineReport)
-	part("the room dies", roomDies)
 	part("much load", muchLoad)
+	part("the room dies", roomDies)
 	part("a planted bug", plantedBug)
 }
 
 func refusals(h *house, browser context.Context) {
 	t := h.t
-	for body, want := range map[string]int{ // TestDoor has the others
-		`{"act":"kill","target":"../../1"}`: 400, `{"act":"kill","target":"room"}`: 400,
-		`{"act":"load","ratePerSecond":30001}`: 400,
-	} {
-		if status, answer, err := h.request(http.MethodPost, "/api/acts", body); err != nil || status != want {
-			t.Errorf("%s: the room answered %d %.200s, %v; want %d", body, status, answer, err, want)
-		}
+	for _, body := range []string{`{"act":"kill","target":"../../1"}`, `{"act":"kill","target":"room"}`,
+		`{"act":"load","ratePerSecond":30001}`} { // TestDoor has the others
+		_, err := h.asks.Ask(t.Context(), http.MethodPost, "/api/acts", stack.Room, []byte(body), http.StatusBadRequest)
+		kit.Must(t, err)
 	}
 
 	host := strings.TrimPrefix(h.base, "http://")
@@ -397,11 +339,10 @@ func refusals(h *house, browser context.Context) {
 		// then it may be unused for a minute
 		fmt.Fprintf(connection, "GET /favicon.svg HTTP/1.1\r\nHost: %s\r\n\r\n", host)
 	}
-	http.DefaultClient.CloseIdleConnections()
+	h.asks.Close()
 
-	if status, _, err := h.request(http.MethodGet, "/api/picture?history=no", ""); err != nil ||
-		status != http.StatusOK {
-		t.Errorf("beside 100 connections without a token its owner gets %d, %v", status, err)
+	if _, err := h.look(); err != nil {
+		t.Errorf("beside 100 connections without a token its owner gets %v", err)
 	}
 
 	if info, err := os.Stat(h.Log(stack.Room)); err != nil || info.Mode().Perm() != 0o600 {
@@ -435,87 +376,44 @@ func firstMinute(h *house, browser context.Context) {
 	p.shows(`document.getElementById('light').dataset.colour === 'green'`)
 	p.shows(`document.getElementById('offer')?.textContent === 'Kill the engine'`)
 	p.collectColours()
-	before := read[string](p, `document.getElementById('headline').textContent`)
 	p.press(`#offer`)
 	p.shows(`!!document.querySelector('.process[data-state=dead]')`)
-	p.shows(`document.querySelector('.process[data-state=dead] .restart')?.checkVisibility() || !document.querySelector('.process[data-state=dead]')`)
 	p.shows(`!document.querySelector('.process[data-state=dead]')`)
 
-	picture := h.see("what came of the kill", func(p room.Picture) bool {
-		return len(p.Story) > 0 && slices.ContainsFunc(p.Story, func(l room.Line) bool {
-			return strings.Contains(l.Text, "engine-") && l.Settled && l.StandstillSeconds != nil &&
-				l.SlowestSeconds != nil && l.Redelivered != nil
-		}) && settles(p)
-	})
-	for _, line := range picture.Story {
-		if line.StandstillSeconds != nil {
-			h.t.Logf("%s: standstill %.2f s", line.Text, *line.StandstillSeconds)
-		}
-	}
+	p.shows(`/engine-\d is back, ready after/.test(document.getElementById('lines').textContent)`)
+	h.see("settlements", settles)
 	p.shows(`document.querySelectorAll('#settled .mark.broken').length > 0`)
-	p.shows(`/standstill/.test(document.getElementById('lines').textContent)`)
-
-	if after := read[string](p, `document.getElementById('headline').textContent`); before == after || after == "" {
-		h.t.Errorf("the headline was %q and is %q: it must tell of now", before, after)
-	}
 	p.expectNoRed("a kill")
 
-	for _, scheme := range []string{"dark", "light"} {
-		small := openTab(h.t, browser, h.base+"/#token="+h.token, 400, 850,
-			emulation.SetEmulatedMedia().WithFeatures(
-				[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
-		small.shows(`Number(document.getElementById('flows').dataset.settled) > 0`)
+	small := openTab(h.t, browser, h.base+"/#token="+h.token, 400, 850, emulation.SetEmulatedMedia().WithFeatures(
+		[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	small.shows(`Number(document.getElementById('flows').dataset.settled) > 0`)
 
-		if over := read[int](small, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-			h.t.Errorf("at 400 pixels the page is %d pixels too wide", over)
-		}
-		small.right()
+	if over := read[int](small, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+		h.t.Errorf("at 400 pixels the page is %d pixels too wide", over)
 	}
+	small.right()
 	p.right()
 }
 
-func machineButtons(h *house, browser context.Context) {
-	p := h.open(browser)
-	card := func(name string) string { return fmt.Sprintf(`.process[data-process="%s"]`, name) }
-	is := func(name, state string) {
-		h.t.Helper()
-		p.shows(fmt.Sprintf(`document.querySelector('%s')?.dataset.state === '%s'`, card(name), state))
-	}
-	is("engine-1", "ready")
-	p.press(card("engine-1") + ` [data-key=freeze]`)
-	is("engine-1", "frozen")
-	p.press(card("engine-1") + ` [data-key=thaw]`)
-	is("engine-1", "ready")
-	p.press(card("engine-1") + ` [data-key=kill]`)
-	p.press(card("engine-1") + ` [data-key=leave-dead]`)
-	is("engine-1", "dead")
-	p.shows(fmt.Sprintf(`document.querySelector('%s .restart').hidden`, card("engine-1")))
+// card is where the page shows a process.
+func card(name string) string { return fmt.Sprintf(`.process[data-process="%s"]`, name) }
 
-	at := time.Now()
-	for time.Since(at) < 8*time.Second { // longer than the countdown
-		if picture, err := h.look(); err == nil && state(picture, "engine-1") != "dead" {
-			h.t.Fatalf("engine-1 is %s: it was to be left dead", state(picture, "engine-1"))
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	h.see("settlements by the other engine", settles)
-	p.press(card("engine-1") + ` [data-key=restart]`)
-	is("engine-1", "ready")
-	p.right()
-}
-
-// linksAndEngines cuts an engine from the broker and from the ledger, and adds an engine.
+// linksAndEngines freezes an engine, cuts it from the broker and from the ledger, and adds an engine.
 func linksAndEngines(h *house, browser context.Context) {
 	p := h.open(browser)
-	card := func(name string) string { return fmt.Sprintf(`.process[data-process="%s"]`, name) }
 	h.see("both engines", allReady)
+	p.press(card("engine-1") + ` [data-key=freeze]`)
+	p.shows(fmt.Sprintf(`document.querySelector('%s').dataset.state === 'frozen'`, card("engine-1")))
+	p.press(card("engine-1") + ` [data-key=thaw]`)
+	h.see("both engines thawed", allReady)
 
 	for _, peer := range []string{stack.FromBroker, stack.FromLedger} {
 		button := fmt.Sprintf(`%s [data-key=cut-%s]`, card("engine-1"), peer)
 		p.press(button)
 		p.shows(fmt.Sprintf(`document.querySelector('%s').getAttribute('aria-pressed') === 'true'`, button))
 		h.see("the cut", func(p room.Picture) bool {
-			return slices.ContainsFunc(p.Machine.Processes, func(process room.Process) bool {
+			return slices.ContainsFunc(p.Processes, func(process room.Process) bool {
 				return process.Name == "engine-1" && slices.Equal(process.Cut, []string{peer})
 			})
 		})
@@ -534,12 +432,6 @@ func linksAndEngines(h *house, browser context.Context) {
 	for _, name := range []string{"engine-0", "engine-1"} {
 		h.act(fmt.Sprintf(`{"act":"mend","target":"%s","peer":"broker"}`, name))
 	}
-	h.see("what the outage did", func(p room.Picture) bool {
-		return slices.ContainsFunc(p.Story, func(l room.Line) bool {
-			return l.Text == "engine-0 cut from the broker" && l.Settled && *l.StandstillSeconds >= 3 &&
-				*l.SlowestSeconds >= 3
-		})
-	})
 	h.see("both engines after the outage", allReady)
 	p.press(`#add`)
 	p.shows(fmt.Sprintf(`document.querySelector('%s')?.dataset.state === 'ready'`, card("engine-2")))
@@ -585,30 +477,16 @@ func silentBank(h *house, browser context.Context) {
 	p.shows(`/AB03/.test(document.getElementById('reasons').textContent)`)
 	p.press(row + ` [data-key=normal]`)
 	p.shows(fmt.Sprintf(`document.querySelector('%s [data-key=normal]').getAttribute('aria-pressed') === 'true'`, row))
-	line := fmt.Sprintf("bank %s is silent", bank)
-	h.see("the payments that met their deadline of 8 s", func(p room.Picture) bool {
-		return slices.ContainsFunc(p.Story, func(l room.Line) bool {
-			return l.Text == line && l.Settled && *l.SlowestSeconds >= 8
-		})
-	})
 	p.right()
 }
 
-// settled returns a payment that was ordered and settled from now on. What was ordered before a room's start it does
-// not judge.
-func (h *house) settled() *pixv1.SettlementReport {
-	h.t.Helper()
-
-	return h.reported(func(r *pixv1.SettlementReport) bool {
-		return r.OriginalEndToEndId == "" && r.Payer.Ispb != r.Payee.Ispb
-	})
-}
-
-func (h *house) reported(wanted func(*pixv1.SettlementReport) bool) *pixv1.SettlementReport {
+// settled returns a return, or a payment between banks, that was ordered and settled from now on. What was ordered
+// before a room's start it does not judge.
+func (h *house) settled(aReturn bool) *pixv1.SettlementReport {
 	h.t.Helper()
 	client := h.kafka(kgo.ConsumeTopics(stream.Payments, stream.Settlements),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
-	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(h.t.Context(), waitMax)
 	defer cancel()
 	ordered := map[string]bool{}
 
@@ -619,7 +497,8 @@ func (h *house) reported(wanted func(*pixv1.SettlementReport) bool) *pixv1.Settl
 			case record.Topic == stream.Payments:
 				ordered[string(record.Key)] = true
 			case proto.Unmarshal(record.Value, report) == nil && ordered[string(record.Key)] &&
-				report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC && wanted(report):
+				report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC &&
+				aReturn == (report.OriginalEndToEndId != "") && report.Payer.Ispb != report.Payee.Ispb:
 				return report
 			}
 		}
@@ -656,11 +535,11 @@ func oneLife(h *house, browser context.Context) {
 		}
 		p.shows(`/^settled/.test(document.querySelector('#life-result .verdict').textContent)`)
 	}
-	back := h.reported(func(r *pixv1.SettlementReport) bool { return r.OriginalEndToEndId != "" })
+	back := h.settled(true)
 	shows(back, "return", "hold", "question", "answer", "verdict", "post", "report")
-	p.shows(fmt.Sprintf(`/gives back %s/.test(document.querySelector('#life-result .verdict').textContent)`,
+	p.shows(fmt.Sprintf(`/of the payment %s, which it gives back/.test(document.querySelector('#life-result .verdict').textContent)`,
 		back.OriginalEndToEndId))
-	shows(h.settled(), "order", "hold", "question", "answer", "post", "report")
+	shows(h.settled(false), "order", "hold", "question", "answer", "post", "report")
 	p.right()
 }
 
@@ -711,10 +590,8 @@ func manyKills(h *house, browser context.Context) {
 func offlineReport(h *house, browser context.Context) {
 	h.see("settlements", settles)
 
-	status, html, err := h.request(http.MethodGet, "/api/report", "")
-	if err != nil || status != http.StatusOK {
-		h.t.Fatalf("%d, %v", status, err)
-	}
+	html, err := h.asks.Ask(h.t.Context(), http.MethodGet, "/api/report", stack.Room, nil, http.StatusOK)
+	kit.Must(h.t, err)
 
 	if bytes.Contains(html, []byte(h.token)) {
 		h.t.Error("the report holds the room's token")
@@ -749,11 +626,6 @@ func muchLoad(h *house, browser context.Context) {
 	p := h.open(browser)
 	h.act(fmt.Sprintf(`{"act":"load","ratePerSecond":%d}`, *rate))
 	p.shows(`Number(document.getElementById('flows').dataset.settled) > 500`)
-	read[bool](p, `(() => {
-		window.gaps = []; let last = performance.now();
-		setInterval(() => { const now = performance.now(); window.gaps.push(now - last); last = now; }, 50);
-		return true;
-	})()`)
 	most, behind := 0.0, 0.0
 
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(500 * time.Millisecond) {
@@ -762,47 +634,35 @@ func muchLoad(h *house, browser context.Context) {
 			continue
 		}
 
-		if picture.Figures.SettledPerSecond != nil {
-			most = max(most, *picture.Figures.SettledPerSecond)
-		}
-
-		behind = max(behind, picture.Light.BehindSeconds)
+		most = max(most, picture.Figures.SettledPerSecond)
+		late := picture.At.Sub(picture.Light.CheckedTo).Seconds()
+		behind = max(behind, late)
 		if picture.Light.Colour == "red" {
 			h.t.Fatalf("the light is red: %+v", picture.Light)
 		}
 
 		if picture.Light.Colour == "amber" && !strings.Contains(picture.Light.Text, "behind") &&
 			!strings.Contains(picture.Light.Text, "nothing is checked") {
-			h.t.Errorf("the light is %.0f s behind and says %q", picture.Light.BehindSeconds, picture.Light.Text)
+			h.t.Errorf("the light is %.0f s behind and says %q", late, picture.Light.Text)
 		}
 	}
-	gaps := read[[]float64](p, `window.gaps`)
-	slices.Sort(gaps)
-	h.t.Logf("up to %.0f settled a second; the page's timers of 50 ms came after %.0f ms (99 %%) and %.0f ms (most); the light was up to %.1f s behind",
-		most, gaps[len(gaps)*99/100], gaps[len(gaps)-1], behind)
-
-	if typical := gaps[len(gaps)*9/10]; *strict && typical > 200 || typical > 5000 {
-		h.t.Errorf("the page stands still: one of ten timers of 50 ms comes after %.0f ms", typical)
-	}
+	h.t.Logf("up to %.0f settled a second; the light was up to %.1f s behind", most, behind)
 	h.act(`{"act":"load","ratePerSecond":500}`)
 	h.see("the light catches up", func(p room.Picture) bool { return p.Light.Colour == "green" })
 	p.right()
 }
 
-// plantedBug writes what no clearing house may write. The tests of the live audit plant the others. A room follows from
-// its start, so a new one is green again.
+// plantedBug writes what no clearing house may write. The tests of the live audit plant the others. The room has just
+// been started again, and follows from its start.
 func plantedBug(h *house, browser context.Context) {
 	t := h.t
-	kit.Must(t, h.Kill(stack.Room))
-	kit.Must(t, h.StartProcess(stack.Room))
-	h.await("the new room", func() (bool, string) { _, err := h.look(); return err == nil, fmt.Sprint(err) })
 	h.act(`{"act":"load","ratePerSecond":500}`)
 	p := h.open(browser)
 	h.see("the light before", func(p room.Picture) bool {
 		return p.Light.Colour == "green" && p.Light.Checked > 0 && settles(p)
 	})
 
-	report := h.settled()
+	report := h.settled(false)
 	report.Status, report.ReasonCode = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, "AC06"
 	value, err := proto.Marshal(report)
 	kit.Must(t, err)

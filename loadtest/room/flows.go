@@ -20,25 +20,15 @@ type flows struct {
 	client *kgo.Client
 	reads  map[string]map[int32]kgo.Offset // from where on
 
-	*waits   // and the lock of all
-	since    time.Time
-	pairs    map[pair]*Flow
-	ends     map[int32]int64 // of the orders
-	settled  int
-	rejected int
-	letters  []Letter
-	moved    bool // something came since the last look
+	*waits  // and the lock of all
+	since   time.Time
+	pairs   map[pair]*Flow
+	ends    map[int32]int64 // of the orders
+	letters []Letter
+	moved   bool // something came since the last look
 }
 
 type pair struct{ payer, payee string }
-
-// passed is what went by since the last look.
-type passed struct {
-	flows                               []Flow
-	settled                             int
-	settledPerSecond, rejectedPerSecond float64
-	p50, p99                            *float64 // milliseconds; nil: nothing has ended
-}
 
 // pairsMax bounds the pairs of one second, because anybody who may write orders chooses banks.
 const pairsMax = 5000
@@ -84,7 +74,7 @@ func (f *flows) run(ctx context.Context) {
 			switch r.Topic {
 			case stream.Payments:
 				f.ends[r.Partition] = r.Offset + 1
-				f.order(r.Key, r.Partition, r.Timestamp, now)
+				f.order(r.Key, r.Timestamp, now)
 			case stream.DeadLetters:
 				f.deadLetter(r)
 			default:
@@ -113,17 +103,13 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 		f.pairs[key] = flow
 	}
 	flow.Last = report.EndToEndId[:min(len(report.EndToEndId), idMax)]
-	settled := report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
-	f.outcome(r.Key, r.Partition, r.Timestamp, settled)
+	f.outcome(r.Key, r.Timestamp)
 
-	if settled {
+	if report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
 		flow.Settled++
 		flow.Centavos += int64(min(report.AmountCentavos, 1<<62)) //nolint:gosec // bounded
-		f.settled++
-
 		return
 	}
-	f.rejected++
 
 	if flow.Rejected == nil {
 		flow.Rejected = map[string]int{}
@@ -140,7 +126,7 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 const bytesShown = 4 << 10
 
 func (f *flows) deadLetter(r *kgo.Record) {
-	f.outcome(r.Key, r.Partition, r.Timestamp, false)
+	f.outcome(r.Key, r.Timestamp)
 
 	var letter pixv1.DeadLetter
 	if letter.UnmarshalVT(r.Value) != nil {
@@ -163,23 +149,28 @@ func (f *flows) move() bool {
 }
 
 // take returns what went by since the last call, and begins anew.
-func (f *flows) take(now time.Time) passed {
+func (f *flows) take(now time.Time) (flows []Flow, figures Figures) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seconds := max(now.Sub(f.since).Seconds(), 0.001)
+	flows = []Flow{}
 
-	p := passed{flows: []Flow{}, settled: f.settled, settledPerSecond: float64(f.settled) / seconds,
-		rejectedPerSecond: float64(f.rejected) / seconds}
 	for _, flow := range f.pairs {
-		p.flows = append(p.flows, *flow)
+		flows = append(flows, *flow)
+		figures.SettledPerSecond += float64(flow.Settled) / seconds
+
+		for _, n := range flow.Rejected {
+			figures.RejectedPerSecond += float64(n) / seconds
+		}
 	}
 
 	if took := f.waits.take(now); len(took) > 0 {
-		p.p50, p.p99 = milliseconds(took[(len(took)-1)/2]), milliseconds(took[(len(took)-1)*99/100])
+		half, most := took[(len(took)-1)/2], took[(len(took)-1)*99/100]
+		figures.P50Milliseconds, figures.P99Milliseconds = milliseconds(half), milliseconds(most)
 	}
-	f.since, f.pairs, f.settled, f.rejected, f.moved = now, map[pair]*Flow{}, 0, 0, false
+	f.since, f.pairs, f.moved = now, map[pair]*Flow{}, false
 
-	return p
+	return flows, figures
 }
 
 // deadLetters returns the last ones, oldest first.
@@ -194,19 +185,17 @@ func milliseconds(d time.Duration) *float64 {
 	return &ms
 }
 
-// backlog is what the engines have not finished; nil: not known.
-type backlog struct{ open, untaken *int64 }
-
-// left asks the broker how far the engines have come.
-func (f *flows) left(ctx context.Context, admin *kadm.Client) (b backlog) {
+// left asks the broker how far the engines have come. It returns how many orders they have not finished, and how many
+// of these not taken; nil: not known.
+func (f *flows) left(ctx context.Context, admin *kadm.Client) (open, untaken *int64) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 
 	committed, err := admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // no engine has ever run
-		return b
+		return nil, nil
 	}
-	b = backlog{new(int64), new(int64)}
+	open, untaken = new(int64), new(int64)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -215,13 +204,13 @@ func (f *flows) left(ctx context.Context, admin *kadm.Client) (b backlog) {
 		at := max(0, commit.At)
 		hint := stream.ReadHint(at, commit.Metadata)
 
-		open := end - at
+		left := end - at
 		for _, span := range hint.Spans {
-			open -= span.To - span.From
+			left -= span.To - span.From
 		}
-		*b.open += max(0, open)
-		*b.untaken += max(0, end-max(at, hint.Taken))
+		*open += max(0, left)
+		*untaken += max(0, end-max(at, hint.Taken))
 	}
 
-	return b
+	return open, untaken
 }

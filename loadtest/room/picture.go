@@ -12,7 +12,6 @@ import (
 // Times are UTC. A figure that is not known is null.
 type Picture struct {
 	At       time.Time `json:"at"`
-	Since    time.Time `json:"since"`    // the room's start
 	Headline string    `json:"headline"` // the sentence on top
 	State    string    `json:"state"`    // idle, flowing, stopped
 	ReadOnly string    `json:"readOnly"` // why there are no buttons; empty: there are
@@ -20,18 +19,17 @@ type Picture struct {
 	Flows    []Flow    `json:"flows"` // pairs with payments in the last second
 	Figures  Figures   `json:"figures"`
 	// oldest first, at most 600: one a second, or one in 4 s while nobody paid or watched
-	History []Sample   `json:"history,omitempty"`
-	Marks   []Mark     `json:"marks,omitempty"` // of the time of History
-	Light   live.Light `json:"light"`
-	Machine Machine    `json:"machine"`
-	Load    Load       `json:"load"`
-	Story   []Line     `json:"story"` // oldest first, at most 200
+	History   []Sample   `json:"history,omitempty"`
+	Light     live.Light `json:"light"`
+	Processes []Process  `json:"processes"`
+	Load      Load       `json:"load"`
+	Story     []Line     `json:"story"` // oldest first, at most 200
 }
 
 // Bank is a participant.
 type Bank struct {
 	ISPB      string `json:"ispb"`
-	Behaviour string `json:"behaviour"` // normal, silent, slow, rejecting; empty: not known
+	Behaviour string `json:"behaviour"` // normal, silent; empty: not known
 }
 
 // Flow is what one bank's customers paid to another's in the last second.
@@ -46,48 +44,30 @@ type Flow struct {
 
 // Figures are those that matter.
 type Figures struct {
-	SettledPerSecond *float64 `json:"settledPerSecond"`
-	P50Milliseconds  *float64 `json:"p50Milliseconds"` // from order to outcome, measured
-	P99Milliseconds  *float64 `json:"p99Milliseconds"`
-	HeldCentavos     *int64   `json:"heldCentavos"`
-	Open             *int64   `json:"open"`    // orders accepted and not finished
-	Untaken          *int64   `json:"untaken"` // of them, no engine has taken: the lag
-	AtBanks          *int64   `json:"atBanks"` // payments that wait for the receiving bank
+	SettledPerSecond  float64  `json:"settledPerSecond"`
+	RejectedPerSecond float64  `json:"rejectedPerSecond"`
+	P50Milliseconds   *float64 `json:"p50Milliseconds"` // from order to outcome, measured
+	P99Milliseconds   *float64 `json:"p99Milliseconds"`
+	Open              *int64   `json:"open"`    // orders accepted and not finished
+	Untaken           *int64   `json:"untaken"` // of them, no engine has taken: the lag
 }
 
 // Sample is one second of the figures.
 type Sample struct {
-	At                time.Time `json:"at"`
-	RejectedPerSecond *float64  `json:"rejectedPerSecond"`
+	At time.Time `json:"at"`
 	Figures
-}
-
-// Mark is something that was broken or mended.
-type Mark struct {
-	At   time.Time `json:"at"`
-	Kind string    `json:"kind"` // broken, mended
-	Text string    `json:"text"` // like "engine-1 killed"
-}
-
-// Machine is the processes and what they do.
-type Machine struct {
-	Processes []Process `json:"processes"`
-	Cuts      bool      `json:"cuts"`   // connections can be cut: make up CUTS=on
-	CanAdd    bool      `json:"canAdd"` // an engine can be added
 }
 
 // Process is one of the stack's.
 type Process struct {
-	Name              string   `json:"name"`
-	PID               int      `json:"pid"`
-	State             string   `json:"state"` // ready, starting, not ready, frozen, dead, unknown
-	Why               string   `json:"why"`   // it is not ready
-	MemoryBytes       int64    `json:"memoryBytes"`
-	CPU               float64  `json:"cpu"`                  // processors, in the last second
-	Partitions        []int32  `json:"partitions,omitempty"` // an engine's
-	Cut               []string `json:"cut,omitempty"`        // from broker, ledger
-	RestartsInSeconds *float64 `json:"restartsInSeconds"`    // after a kill; null: it does not
-	Acts              []string `json:"acts"`                 // that are possible now
+	Name        string   `json:"name"`
+	PID         int      `json:"pid"`
+	State       string   `json:"state"` // ready, starting, not ready, frozen, dead, unknown
+	Why         string   `json:"why"`   // it is not ready
+	MemoryBytes int64    `json:"memoryBytes"`
+	Partitions  []int32  `json:"partitions,omitempty"` // an engine's
+	Cut         []string `json:"cut,omitempty"`        // from broker, ledger
+	Acts        []string `json:"acts"`                 // that are possible now
 }
 
 // Load is what the room itself sends.
@@ -99,23 +79,17 @@ type Load struct {
 	Wrong         int64   `json:"wrong"`
 }
 
-// Line is one line of the story: what was done, and what came of it.
+// Line is one line of the story: what was done, or came back.
 type Line struct {
-	Number  int       `json:"number"`
-	At      time.Time `json:"at"`
-	Text    string    `json:"text"`
-	Settled bool      `json:"settled"` // the figures below are final
-	// StandstillSeconds is the longest time in which one of the partitions had orders and settled nothing, until
-	// 2 s after the fault's end. A report of chaos means the same.
-	StandstillSeconds *float64 `json:"standstillSeconds"`
-	Redelivered       *int64   `json:"redelivered"`    // payments
-	SlowestSeconds    *float64 `json:"slowestSeconds"` // order to outcome
+	Number int       `json:"number"`
+	Kind   string    `json:"kind"` // broken, mended: the plots mark it; empty: they do not
+	At     time.Time `json:"at"`
+	Text   string    `json:"text"`
 }
 
-// Life is one payment on a time line.
+// Life is one payment on a time line, with its returns.
 type Life struct {
-	EndToEndID string  `json:"endToEndId"` // or RtrId
-	Original   string  `json:"original"`   // of a return, the payment that it gives back; empty: not known
+	EndToEndID string  `json:"endToEndId"` // of the payment, also if a return was asked for
 	Verdict    string  `json:"verdict"`    // settled, rejected, under way, dead letter, unknown
 	Reason     string  `json:"reason"`
 	Payer      string  `json:"payer"` // ISPB
@@ -133,7 +107,6 @@ type Event struct {
 	Topic     string `json:"topic,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
 	Offset    *int64 `json:"offset,omitempty"`
-	Gone      string `json:"gone,omitempty"` // like "gone by retention"
 }
 
 // Letter is a dead letter.

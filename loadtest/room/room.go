@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/pix"
@@ -24,7 +23,6 @@ const (
 	historyMax  = 600 // samples, one a second
 	storyMax    = 200 // lines
 	lettersMax  = 100
-	banksMax    = 1000
 	reasonsMax  = 50               // of one pair in one second; the others count as "others"
 	lookEvery   = time.Second      // while somebody pays or watches
 	restMax     = 4 * time.Second  // between two looks while nobody pays or watches; from 5 s on the page draws a gap
@@ -38,15 +36,11 @@ type Config struct {
 	Ledger tigerbeetle.Client
 	// Light returns what the live audit says.
 	Light func() live.Light
-	// Stack are the processes that the room shows and breaks; nil: it shows none.
+	// Stack are the processes that the room shows and breaks; nil: it only shows the payments, and has no buttons.
 	Stack Processes
-	// ReadOnly says why the room has no buttons; empty: it has them.
-	ReadOnly string
-	// Telemetry are the services' addresses, host:port, if there is no Stack.
-	Telemetry []string
 	// Banks calls the simulator with the key of the central bank; nil: nobody changes how banks behave.
 	Banks *load.Callers
-	// Load is how the room sends load: connection, population and mix. Without a mix it sends none.
+	// Load is how the room sends load: connection, population and mix; only with a Stack.
 	Load load.Config
 	// Population says which banks there are at the start.
 	Population sandbox.Population
@@ -57,26 +51,24 @@ type Config struct {
 // Room gathers a picture each second, and does what people ask for.
 type Room struct {
 	config Config
-	since  time.Time
 	kafka  *kgo.Client
 	admin  *kadm.Client
 
 	flows   *flows
-	metrics *metrics
 	machine *machine
 	story   *story
 	banks   *banks
 	sender  *sender
 	acting  sync.WaitGroup // acts under way
+	ended   chan struct{}  // closed when Run ends
 	living  sync.Mutex     // of the one who reads a payment's life
 
 	mu      sync.Mutex
 	red     bool      // the light was
 	movedAt time.Time // when something ended last, or nothing waited
 	askedAt time.Time // for a picture, or an act
-	picture Picture   // without History, Marks and Story
+	picture Picture   // without History and Story
 	history []Sample
-	marks   []Mark
 }
 
 // Open connects the room. It reads the topics from now on.
@@ -86,13 +78,13 @@ func Open(ctx context.Context, config Config) (*Room, error) {
 		return nil, err
 	}
 
-	r := &Room{config: config, since: time.Now().UTC(), movedAt: time.Now(), kafka: client,
-		admin: kadm.NewClient(client)}
+	r := &Room{config: config, movedAt: time.Now(), kafka: client, admin: kadm.NewClient(client),
+		ended: make(chan struct{})}
 	if r.flows, err = readFlows(ctx, client, r.admin); err != nil {
 		client.Close()
 		return nil, err
 	}
-	r.metrics, r.machine, r.story = newMetrics(), newMachine(config.Stack, r.admin), &story{}
+	r.machine, r.story = newMachine(config.Stack, r.admin), &story{}
 	r.banks, r.sender = newBanks(&config), &sender{config: config.Load, log: config.Log}
 
 	return r, nil
@@ -108,6 +100,7 @@ func (r *Room) Run(ctx context.Context) error {
 	reading.Go(func() { stream.FollowAdded(ctx, r.kafka, r.flows.reads) })
 	defer reading.Wait()
 	defer r.acting.Wait()
+	defer close(r.ended)
 	defer func() { _ = r.sender.set(0) }() // nobody waits for the last outcomes
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -141,64 +134,40 @@ func (r *Room) look(ctx context.Context) {
 	defer cancel()
 	processes := r.machine.look(ctx)
 
-	telemetry := r.config.Telemetry
-	if r.config.Stack != nil {
-		telemetry = nil
-		for _, p := range processes {
-			if p.telemetry != "" && p.State == string(stack.Ready) {
-				telemetry = append(telemetry, p.telemetry)
-			}
-		}
-	}
-	var left backlog
-	var asking sync.WaitGroup
-	asking.Go(func() { left = r.flows.left(ctx, r.admin) })
-	measured := r.metrics.read(ctx, telemetry)
-	asking.Wait()
-	passed := r.flows.take(time.Now())
-	r.banks.look(ctx, passed.flows)
-
-	for _, name := range r.machine.due(time.Now()) { // what a button killed comes back
-		r.startAgain(name)
-	}
-
+	flows, figures := r.flows.take(time.Now())
+	figures.Open, figures.Untaken = r.flows.left(ctx, r.admin)
+	r.banks.look(ctx, flows)
 	now := time.Now().UTC()
-	figures := Figures{
-		SettledPerSecond: &passed.settledPerSecond, P50Milliseconds: passed.p50, P99Milliseconds: passed.p99,
-		HeldCentavos: measured.heldCentavos, Open: left.open, Untaken: left.untaken, AtBanks: measured.atBanks,
-	}
-	r.story.observe(now, r.flows.waits, measured.redelivered)
 
 	light := r.config.Light()
 	if light.Colour == live.Red && !r.red {
 		r.red = true
-		r.mark("broken", "red light")
-		r.story.tell(nil, "the light is red: the money is wrong")
+		r.story.tell(kindBroken, "the light is red: the money is wrong")
 	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.history = append(r.history, Sample{At: now, RejectedPerSecond: &passed.rejectedPerSecond, Figures: figures})
+	r.history = append(r.history, Sample{At: now, Figures: figures})
 	r.history = r.history[max(0, len(r.history)-historyMax):]
-	r.marks = slices.DeleteFunc(r.marks, func(m Mark) bool { return m.At.Before(r.history[0].At) })
-
-	shown, cuts := make([]Process, len(processes)), false
-	for i, p := range processes {
-		shown[i], cuts = r.machine.shown(p, r.config.ReadOnly == ""), cuts || p.cuttable
-	}
 
 	r.picture = Picture{
-		At: now, Since: r.since, ReadOnly: r.config.ReadOnly, Banks: r.banks.all(), Flows: passed.flows,
-		Figures: figures,
-		Light:   light, Machine: Machine{Processes: shown, Cuts: cuts,
-			CanAdd: r.config.ReadOnly == "" && r.config.Stack != nil},
-		Load: r.sender.now(),
+		At: now, ReadOnly: r.readOnly(), Banks: r.banks.all(), Flows: flows, Figures: figures, Light: light,
+		Processes: processes, Load: r.sender.now(),
 	}
-	if left.open != nil && *left.open == 0 || len(passed.flows) > 0 {
+	if figures.Open != nil && *figures.Open == 0 || len(flows) > 0 {
 		r.movedAt = now
 	}
-	r.picture.State = stateOf(figures, len(passed.flows) > 0, now.Sub(r.movedAt))
+	r.picture.State = stateOf(figures, len(flows) > 0, now.Sub(r.movedAt))
 	r.picture.Headline = headline(&r.picture, now.Sub(r.movedAt))
+}
+
+// readOnly says why the room has no buttons; empty: it has them.
+func (r *Room) readOnly() string {
+	if r.config.Stack == nil {
+		return "this room only shows: start it with --dir for buttons"
+	}
+
+	return ""
 }
 
 // Picture returns the last picture.
@@ -210,18 +179,10 @@ func (r *Room) Picture(withHistory bool) Picture {
 
 	p.Story = r.story.lines()
 	if withHistory {
-		p.History, p.Marks = slices.Clone(r.history), slices.Clone(r.marks)
+		p.History = slices.Clone(r.history)
 	}
 
 	return p
-}
-
-// mark shows in the history that something was broken or mended.
-func (r *Room) mark(kind, text string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.marks = append(r.marks, Mark{At: time.Now().UTC(), Kind: kind, Text: text})
-	r.marks = r.marks[max(0, len(r.marks)-historyMax):]
 }
 
 // What the system does.
@@ -251,7 +212,7 @@ func headline(p *Picture, still time.Duration) string {
 		return fmt.Sprintf("The money is not right; findings: %d", len(p.Light.Findings))
 	}
 
-	rate := fmt.Sprintf("%s payments a second among %d banks", pix.Thousands(int64(*p.Figures.SettledPerSecond+0.5)),
+	rate := fmt.Sprintf("%s payments a second among %d banks", pix.Thousands(int64(p.Figures.SettledPerSecond+0.5)),
 		len(p.Banks))
 	if p.State == stateIdle {
 		rate = fmt.Sprintf("No payment now among %d banks", len(p.Banks))
@@ -260,14 +221,10 @@ func headline(p *Picture, still time.Duration) string {
 	switch {
 	case p.State == stateStopped && p.Figures.Open == nil:
 		return fmt.Sprintf("Nothing has moved for %.0f s, and the broker does not say what waits", still.Seconds())
-	case p.State == stateStopped && p.Figures.AtBanks != nil && *p.Figures.AtBanks >= *p.Figures.Open:
-		return waiting(*p.Figures.Open) + " for the answers of banks"
 	case p.State == stateStopped:
 		return fmt.Sprintf("Nothing has moved for %.0f s: %s", still.Seconds(), waiting(*p.Figures.Open))
-	case p.Figures.Untaken != nil && float64(*p.Figures.Untaken) > 2**p.Figures.SettledPerSecond+manyUntaken:
+	case p.Figures.Untaken != nil && float64(*p.Figures.Untaken) > 2*p.Figures.SettledPerSecond+manyUntaken:
 		return fmt.Sprintf("%s; %s for an engine", rate, waiting(*p.Figures.Untaken))
-	case p.Light.Since.IsZero():
-		return rate + "; nothing is checked yet"
 	}
 
 	return rate + fmt.Sprintf("; %s checked since %s UTC, none lost, none twice", pix.Thousands(p.Light.Checked),

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/loadtest/mix"
 )
 
 // sender sends the room's own load, one at a time.
@@ -37,10 +36,6 @@ const (
 // set sends at a rate from now on; 0 ends it. A load ends only with its last outcome, so a new rate is
 // a new load beside the end of the old one.
 func (s *sender) set(ratePerSecond float64) error {
-	if s.config.Mix == (mix.Mix{}) {
-		return errNoLoad
-	}
-
 	if ratePerSecond < 0 || ratePerSecond > 0 && ratePerSecond < 1 || ratePerSecond > rateMax {
 		return refusal{"ratePerSecond", fmt.Sprint(ratePerSecond), fmt.Sprintf("0, or from 1 to %d", rateMax)}
 	}

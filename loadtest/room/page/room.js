@@ -76,7 +76,6 @@
 	const money = new Intl.NumberFormat('en-US', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 	const known = (value) => value !== null && value !== undefined && Number.isFinite(Number(value));
 	const reais = (centavos) => `R$ ${money.format(centavos / 100)}`;
-	const reaisShort = (centavos) => `R$ ${Math.abs(centavos) < 1e5 ? money.format(centavos / 100) : short.format(centavos / 100)}`;
 	const inReais = (text) => text.replace(/(?:(-?\d+) is not )?(-?\d+) centavos/g, (_, is, must) => (is ? `${reais(is)} is not ` : '') + reais(must));
 	const rate = (value) => value > 0 && value < 10 ? String(Math.round(value * 10) / 10) : whole.format(value);
 	const counted = (n, one, many) => `${whole.format(n)} ${n === 1 ? one : many}`;
@@ -104,7 +103,6 @@
 	let token = '';
 	let picture = null;
 	let samples = [];
-	let marks = [];
 	let history = { at: -Infinity, story: -1 }; // when the room last sent its history
 	let answered = 0;   // performance.now() of the last answer
 	let acted = false;  // an act waits for its answer
@@ -195,17 +193,13 @@
 	// ---- the picture
 
 	function show(next) {
-		for (const list of ['banks', 'flows', 'story']) next[list] ??= [];
-		next.machine ??= { processes: [] };
-		next.machine.processes ??= [];
+		for (const list of ['banks', 'flows', 'processes', 'story']) next[list] ??= [];
 		next.light.findings ??= [];
 		picture = next;
 		if (next.history) {
 			samples = next.history;
-			marks = next.marks ?? [];
 		} else if (!samples.length || samples.at(-1).at < next.at) {
-			const rejected = next.flows.reduce((n, flow) => n + rejections(flow), 0);
-			samples.push({ at: next.at, rejectedPerSecond: rejected, ...next.figures });
+			samples.push({ at: next.at, ...next.figures });
 			samples = samples.slice(-historySeconds);
 		}
 		next.banks.map((bank) => bank.ispb).sort().forEach((ispb, i, all) => hue.set(ispb, (205 + 360 * i / all.length) % 360));
@@ -250,14 +244,14 @@
 			const aside = 'Stop nothing yet: deploy/runbook.md says what to do (ConservationBroken).';
 			return found ? { key: 'red', label: 'See the first payment', act: () => showLife(found.payment, true), danger: true, aside } : { key: 'wrong', aside };
 		}
-		const engines = picture.machine.processes.filter((process) => process.name.includes('engine'));
+		const engines = picture.processes.filter((process) => process.name.includes('engine'));
 		const works = (process) => process.state === 'ready' && !process.cut?.length;
 		const hurt = engines.find((process) => !works(process));
 		if (hurt) {
 			const how = hurt.cut?.length ? `cut from the ${hurt.cut.join(' and the ')}` : hurt.state;
 			return { key: 'hurt', aside: `${hurt.name} is ${how}. ${engines.some(works) ? 'Watch the money find another way.' : 'What was accepted waits in Kafka, and settles when it is back.'}` };
 		}
-		const broken = picture.machine.processes.find((process) => ['dead', 'frozen'].includes(process.state) && process.acts?.length);
+		const broken = picture.processes.find((process) => ['dead', 'frozen'].includes(process.state) && process.acts?.length);
 		if (broken) return { key: 'hurt', aside: `${broken.name} is ${broken.state}.` };
 		if (picture.state === 'idle' && !picture.load.running) return { key: 'start', label: 'Start 200 a second', act: { act: 'load', ratePerSecond: 200 }, aside: 'Payments of every kind, among all banks.' };
 		const engine = engines.find((process) => process.acts?.includes('kill'));
@@ -498,9 +492,7 @@
 		parts('settled', h('b', {}, known(figures.settledPerSecond) ? rate(figures.settledPerSecond) : '–'), unit(rejected ? ` and ${whole.format(rejected)} rejected` : ''));
 		parts('latency', h('b', {}, known(figures.p50Milliseconds) ? duration(figures.p50Milliseconds / 1000) : '–'), unit(' half'), h('b', { class: 'second' }, known(figures.p99Milliseconds) ? duration(figures.p99Milliseconds / 1000) : '–'), unit(' 99 %'));
 		parts('waiting', h('b', {}, known(figures.open) ? whole.format(figures.open) : '–'), unit(` ${figures.open === 1 ? 'payment' : 'payments'}`));
-		const part = (n, what) => n ? `${whole.format(n)} ${what}` : null;
-		const where = [part(figures.untaken, 'no engine has taken'), part(figures.atBanks, 'at their banks'), known(figures.heldCentavos) ? `${reaisShort(figures.heldCentavos)} held` : null];
-		text($('waiting-where'), where.filter(Boolean).join(' · '));
+		text($('waiting-where'), figures.untaken ? `${whole.format(figures.untaken)} no engine has taken` : '');
 		// No rejection draws no line.
 		const rejecting = series((s) => s.rejectedPerSecond);
 		const bad = rejecting.map((p, i) => p.value || rejecting[i - 1]?.value || rejecting[i + 1]?.value ? p : { at: p.at, value: null });
@@ -521,7 +513,7 @@
 		const x = (at) => (at - from) / (span * 1000) * plotWidth;
 		const y = (v) => log ? plotHeight - 3 - Math.log(Math.max(v, low) / low) / Math.log(top * 3 / low) * (plotHeight - 8) : plotHeight - 3 - v / (top * 1.2) * (plotHeight - 8);
 		const drawing = svg('svg', { viewBox: `0 0 ${plotWidth} ${plotHeight}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
-		const shown = marks.filter((mark) => Date.parse(mark.at) >= from);
+		const shown = picture.story.filter((line) => line.kind && Date.parse(line.at) >= from);
 		for (const mark of shown) drawing.append(svg('line', { class: `mark ${mark.kind}`, x1: x(Date.parse(mark.at)), x2: x(Date.parse(mark.at)), y1: 0, y2: plotHeight }));
 		for (const line of lines) {
 			let path = '', area = '', open = null;
@@ -582,12 +574,13 @@
 
 	const buttons = [['kill', 'Kill -9'], ['freeze', 'Freeze'], ['thaw', 'Thaw'], ['restart', 'Restart']];
 
+	const cuts = () => picture.processes.some(({ acts }) => acts?.includes('cut') || acts?.includes('mend'));
+
 	function showMachine() {
-		const { machine } = picture;
-		const why = frozen ? '' : picture.readOnly || (machine.cuts ? '' : 'Connections can be cut on a stack that was started with make up CUTS=on.');
+		const why = frozen ? '' : picture.readOnly || (cuts() ? '' : 'Connections can be cut on a stack that was started with make up CUTS=on.');
 		text($('machine-why'), visible(why));
-		set($('add'), { hidden: !canAct(), disabled: !machine.canAdd });
-		const shown = machine.processes.filter((process) => process.name !== 'bootstrap' || process.state !== 'dead'); // it ends when it is done
+		set($('add'), { hidden: !canAct() });
+		const shown = picture.processes.filter((process) => process.name !== 'bootstrap' || process.state !== 'dead'); // it ends when it is done
 		keyed($('processes'), shown, (p) => p.name, makeProcess, updateProcess);
 	}
 
@@ -596,17 +589,16 @@
 		const button = (key, label, body, danger) => h('button', { type: 'button', 'data-key': key, class: danger ? 'danger' : null, 'aria-label': `${label} ${name}`, onclick: (event) => act(body, event.currentTarget) }, label);
 		const card = h('article', { class: 'card process', 'data-process': name, 'aria-label': name },
 			h('h3', {}, h('span', { class: 'dot', 'aria-hidden': 'true' }), name, h('span', { class: 'state' })),
-			h('p', { class: 'gauges quiet' }, h('span', { class: 'memory' }), h('span', { class: 'cpu' }, h('meter', { min: 0, max: 1, 'aria-hidden': 'true' }), h('span', {})), h('span', { class: 'pid' })),
+			h('p', { class: 'gauges quiet' }, h('span', { class: 'memory' }), h('span', { class: 'pid' })),
 			h('div', { class: 'slot' },
-				h('p', { class: 'partitions', 'aria-label': 'partitions' }), h('p', { class: 'why' }),
-				h('p', { class: 'restart', hidden: true }, h('span', {}), button('leave-dead', 'Leave it dead', { act: 'leave-dead', target: name }))),
+				h('p', { class: 'partitions', 'aria-label': 'partitions' }), h('p', { class: 'why' })),
 			h('div', { class: 'buttons' },
 				h('p', { class: 'acts' }, ...buttons.map(([key, label]) => button(key, label, { act: key, target: name }, key === 'kill'))),
 				h('p', { class: 'acts cuts' }, h('span', { class: 'quiet', 'aria-hidden': 'true' }, 'cut from'), ...['broker', 'ledger'].map((peer) => h('button', {
 					type: 'button', 'data-key': `cut-${peer}`, 'aria-pressed': 'false',
 					onclick: (event) => act({ act: event.currentTarget.getAttribute('aria-pressed') === 'true' ? 'mend' : 'cut', target: name, peer }, event.currentTarget),
 				}, peer)))));
-		card.find = Object.fromEntries(['state', 'why', 'memory', 'cpu', 'pid', 'partitions', 'restart', 'acts', 'cuts'].map((c) => [c, card.querySelector(`.${c}`)]));
+		card.find = Object.fromEntries(['state', 'why', 'memory', 'pid', 'partitions', 'acts', 'cuts'].map((c) => [c, card.querySelector(`.${c}`)]));
 		return card;
 	}
 
@@ -619,16 +611,10 @@
 		find.why.title = find.why.textContent;
 		const alive = process.state !== 'dead';
 		text(find.memory, alive ? bytes(process.memoryBytes) : '');
-		find.cpu.firstElementChild.value = Math.min(1, process.cpu);
-		find.cpu.hidden = !alive;
-		text(find.cpu.lastElementChild, `${process.cpu.toFixed(2)} CPU`);
 		text(find.pid, alive && process.pid ? `pid ${process.pid}` : '');
 		const partitions = process.partitions ?? [];
 		keyed(find.partitions, partitions, (p) => p, (p) => h('span', {}, String(p)));
 		find.partitions.hidden = partitions.length === 0;
-		card.restart = known(process.restartsInSeconds) ? { at: performance.now() + process.restartsInSeconds * 1000, stated: process.restartsInSeconds } : null;
-		countDown(card);
-		find.restart.querySelector('button').hidden = !acts.includes('leave-dead');
 		for (const [key] of buttons) {
 			const button = card.querySelector(`[data-key="${key}"]`);
 			const possible = acts.includes(key);
@@ -641,18 +627,10 @@
 		for (const peer of ['broker', 'ledger']) {
 			const cut = (process.cut ?? []).includes(peer);
 			const button = card.querySelector(`[data-key="cut-${peer}"]`);
-			const possible = picture.machine.cuts && acts.includes(cut ? 'mend' : 'cut');
-			set(button, { 'aria-pressed': String(cut), disabled: !possible, title: possible ? null : picture.machine.cuts ? 'not possible now' : 'needs a stack that was started with make up CUTS=on' });
+			const possible = acts.includes(cut ? 'mend' : 'cut');
+			set(button, { 'aria-pressed': String(cut), disabled: !possible, title: possible ? null : cuts() ? 'not possible now' : 'needs a stack that was started with make up CUTS=on' });
 			set(button, { 'aria-label': `cut ${process.name} from the ${peer}` });
 		}
-	}
-
-	function countDown(card) {
-		const { restart } = card.find;
-		restart.hidden = !card.restart;
-		if (!card.restart) return;
-		const left = Math.max(0, (card.restart.at - performance.now()) / 1000);
-		text(restart.firstElementChild, frozen ? 'to be started again' : `starts again in ${left.toFixed(0)} s`);
 	}
 
 	// ---- load and banks
@@ -683,13 +661,13 @@
 		set($('rate'), { 'aria-valuetext': `${whole.format(value)} payments a second` });
 	}
 
-	const behaviours = [['normal', 'normal'], ['slow', 'slow'], ['silent', 'silent'], ['rejecting', 'rejecting']];
+	const behaviours = ['normal', 'silent'];
 	function showBanks() {
 		const told = picture.banks.some((bank) => bank.behaviour);
 		text($('banks-why'), told ? 'How each bank answers “will you credit it?”' : 'How the banks behave is not known here.');
 		keyed($('bank-list'), picture.banks, (b) => b.ispb, (b) => h('div', { class: 'bank', role: 'group', 'aria-label': `bank ${b.ispb}` },
 			h('b', {}, h('span', { class: 'swatch', 'aria-hidden': 'true' }), b.ispb), h('i', {}),
-			h('span', { class: 'choice' }, ...behaviours.map(([key, label]) => h('button', { type: 'button', 'data-key': key, 'aria-pressed': 'false', onclick: (event) => act({ act: 'bank', target: b.ispb, behaviour: key }, event.currentTarget) }, label)))),
+			h('span', { class: 'choice' }, ...behaviours.map((key) => h('button', { type: 'button', 'data-key': key, 'aria-pressed': 'false', onclick: (event) => act({ act: 'bank', target: b.ispb, behaviour: key }, event.currentTarget) }, key)))),
 		(row, b) => {
 			row.style.setProperty('--hue', hue.get(b.ispb) ?? 0);
 			for (const button of row.querySelectorAll('button')) set(button, { 'aria-pressed': String(button.dataset.key === b.behaviour), disabled: !canAct() || !b.behaviour });
@@ -700,15 +678,7 @@
 
 	function showStory() {
 		$('story-none').hidden = picture.story.length > 0;
-		keyed($('lines'), [...picture.story].reverse(), (line) => line.number, (line) => h('li', { 'data-number': line.number }, h('time', { datetime: line.at }, clock(line.at)), h('div', {}, h('b', {}, visible(line.text)), h('span', { class: 'outcome quiet' }))), (row, line) => {
-			const said = [];
-			if (known(line.standstillSeconds)) said.push(`standstill ${duration(line.standstillSeconds)}`);
-			if (known(line.redelivered)) said.push(`${whole.format(line.redelivered)} redelivered`);
-			if (known(line.slowestSeconds)) said.push(`slowest payment ${duration(line.slowestSeconds)}`);
-			if (!line.settled) said.push('watching …');
-			text(row.querySelector('.outcome'), said.join(' · '));
-			row.classList.toggle('open', !line.settled);
-		});
+		keyed($('lines'), [...picture.story].reverse(), (line) => line.number, (line) => h('li', { 'data-number': line.number }, h('time', { datetime: line.at }, clock(line.at)), h('b', {}, visible(line.text))));
 	}
 
 	// ---- one payment's life
@@ -733,19 +703,19 @@
 		result.replaceChildren(h('p', { class: 'quiet' }, 'Reading the topics and the ledger …'));
 		try {
 			const life = await (await ask(`api/payments/${encodeURIComponent(id)}`)).json();
-			if (asked === lifeAsked) result.replaceChildren(...drawLife(life));
+			if (asked === lifeAsked) result.replaceChildren(...drawLife(life, id));
 		} catch (error) {
 			if (asked === lifeAsked) result.replaceChildren(h('p', { class: 'bad' }, error.status ? error.message : `No answer: ${error.message}`));
 		}
 	}
 
-	function drawLife(life) {
+	function drawLife(life, id) {
 		const events = life.events ?? [];
 		const times = events.map((event) => Date.parse(event.at)).filter((at, i) => isTime(events[i].at));
 		const first = Math.min(...times), span = Math.max(1, Math.max(...times) - first);
 		const head = h('p', { class: `verdict ${life.verdict.replace(' ', '-')}` }, h('b', {}, life.verdict), life.reason ? h('span', {}, ` ${visible(life.reason)}${meanings[life.reason] ? `, ${meanings[life.reason]}` : ''}`) : null,
 			life.payer ? h('span', { class: 'quiet' }, ` · ${reais(life.centavos)} from ${visible(life.payer)} to ${visible(life.payee)}`) : null,
-			life.original && life.original !== life.endToEndId ? h('span', { class: 'quiet' }, ' · gives back ', paymentButton(life.original)) : null,
+			life.endToEndId !== id ? h('span', { class: 'quiet' }, ' · of the payment ', paymentButton(life.endToEndId), ', which it gives back') : null,
 			times.length > 1 ? h('span', { class: 'quiet' }, ` · ${duration(span / 1000)}`) : null);
 		const list = h('ol', { class: 'events' }, ...events.map((event) => {
 			const timed = isTime(event.at);
@@ -753,9 +723,9 @@
 			const track = h('span', { class: 'track', 'aria-hidden': 'true' }, timed ? h('span', {}) : null);
 			if (timed) track.firstElementChild.style.left = `${after / span * 100}%`;
 			const place = event.topic ? `${visible(event.topic)}${known(event.partition) ? ` [${event.partition}]` : ''}${known(event.offset) ? ` @ ${whole.format(event.offset).replaceAll(',', ' ')}` : ''}` : 'ledger';
-			return h('li', { 'data-kind': event.kind, class: event.gone ? 'gone' : null },
+			return h('li', { 'data-kind': event.kind },
 				h('span', { class: 'after', title: timed ? clockMilliseconds(event.at) : null }, !timed ? '' : after === 0 ? clock(event.at) : `+${duration(after / 1000)}`), track,
-				h('span', { class: 'what' }, h('b', {}, event.kind), ' ', h('span', {}, visible(event.text)), event.gone ? h('i', {}, ` ${visible(event.gone)}`) : null),
+				h('span', { class: 'what' }, h('b', {}, event.kind), ' ', h('span', {}, visible(event.text))),
 				h('code', { class: 'place' }, place));
 		}));
 		return [head, events.length ? list : h('p', { class: 'quiet' }, 'Neither the topics nor the ledger know this id.')];
@@ -850,7 +820,6 @@
 			document.title = '? no answer · Liquida';
 		}
 		text($('connection'), picture && !lost ? `${clock(picture.at)} UTC` : '');
-		for (const card of $('processes').children) if (card.restart && !lost) countDown(card);
 	}
 
 	function pointers() {

@@ -139,11 +139,12 @@ func (r *Room) starting(name, done string, after time.Duration, start func(conte
 		case <-time.After(after):
 		}
 
-		if p, known := r.machine.find(name); known && p.State != string(stack.Dead) {
-			return // somebody was faster
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
 		defer cancel()
+
+		if name != "" && r.machine.lives(ctx, name) {
+			return // somebody was faster
+		}
 		began := time.Now()
 
 		if err := start(ctx); err != nil {

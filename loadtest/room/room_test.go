@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -295,5 +296,25 @@ func TestToken(t *testing.T) {
 		if token, err := TokenOf(file); err == nil || !strings.Contains(err.Error(), "ROOM_TOKEN_FILE") {
 			t.Errorf("a file with %q: %q, %v", bad, token, err)
 		}
+	}
+}
+
+// dying is ready when it is looked at first, and dead from then on.
+type dying struct {
+	Processes
+	looks int
+}
+
+func (d *dying) Status(context.Context) ([]stack.Status, error) {
+	d.looks++
+	return []stack.Status{{Name: "engine-0", State: []stack.State{stack.Ready, stack.Dead}[min(d.looks-1, 1)]}}, nil
+}
+
+// On a slow machine the last look may be of before a kill. That is no reason to leave a process dead.
+func TestAnOldLookIsNotBelieved(t *testing.T) {
+	m := newMachine(&dying{}, nil)
+	m.lookedAt = time.Now() // at the group: not now
+	if p := m.look(t.Context()); p[0].State != string(stack.Ready) || m.lives(t.Context(), "engine-0") {
+		t.Errorf("%v: a process that was killed after the last look would not be started again", p)
 	}
 }

@@ -99,6 +99,7 @@ func (m *machine) lookAtGroup(ctx context.Context) {
 // lives reports whether a process is there now. The last look may be of before a kill.
 func (m *machine) lives(ctx context.Context, name string) bool {
 	all, err := m.stack.Status(ctx)
+
 	return err == nil && slices.ContainsFunc(all, func(s stack.Status) bool {
 		return s.Name == name && s.State != stack.Dead
 	})

@@ -314,6 +314,7 @@ func (d *dying) Status(context.Context) ([]stack.Status, error) {
 func TestAnOldLookIsNotBelieved(t *testing.T) {
 	m := newMachine(&dying{}, nil)
 	m.lookedAt = time.Now() // at the group: not now
+
 	if p := m.look(t.Context()); p[0].State != string(stack.Ready) || m.lives(t.Context(), "engine-0") {
 		t.Errorf("%v: a process that was killed after the last look would not be started again", p)
 	}

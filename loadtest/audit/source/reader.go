@@ -17,12 +17,11 @@ type Offsets = map[string]map[int32]int64
 
 // Reader reads topics from some places on, each partition in its order, without a consumer group.
 type Reader struct {
-	client  *kgo.Client
-	behind  Behind
-	next    Offsets           // to read next
-	ends    Offsets           // where to end; nil: never
-	left    map[place]leftOut // what the client left out last
-	leftOut int               // how often records were fetched again that the client had left out
+	client *kgo.Client
+	behind Behind
+	next   Offsets           // to read next
+	ends   Offsets           // where to end; nil: never
+	left   map[place]leftOut // what the client left out last
 }
 
 type place struct {
@@ -220,7 +219,6 @@ func (r *Reader) leap(ctx context.Context, at place, record Record, t *Taking) (
 		return false, fmt.Errorf("%s, partition %d: the Kafka client leaves out what is at offset %d", at.topic,
 			at.partition, from)
 	}
-	r.leftOut++
 	r.set(at.topic, at.partition, from)
 
 	return true, nil

@@ -113,6 +113,7 @@ func newJudge(config Config) *Judge {
 		acts:       newActs(),
 		repeats:    map[int64][]span{},
 		allowances: map[spec.AccountID]*allowance{},
+		following:  following{partitions: map[int32]*partition{}},
 		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{},
 			ReturnsRejected: map[string]int{},
 			ReasonsChecked:  map[string]int{}, NotChecked: map[string]int{}},

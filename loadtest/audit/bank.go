@@ -129,7 +129,8 @@ func (j *Judge) Request(r source.Record) {
 	j.summary.Requests++
 
 	if p == nil || p.ID != id {
-		wrong("request "+r.String(), "no record of %s is the order of %.64q: %v", source.Payments, message.EndToEndId, err)
+		wrong("request "+r.String(), "no record of %s is the order of %.64q: %v", source.Payments,
+			message.EndToEndId, err)
 		return
 	}
 	about, err := spec.ReadContent(message.Payer, message.Payee, message.AmountCentavos)

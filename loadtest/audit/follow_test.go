@@ -307,6 +307,7 @@ func TestFollowerTakesAnyOfConflictingOrders(t *testing.T) {
 			c.spoil(h, lost)
 
 			findings, f := h.follow(rand.New(rand.NewPCG(seed, 5)), 0)
+
 			wrong := len(findings) > 0 || f.Checked() != h.outcomes() || f.Kept() > 0
 			if c.kind != "" {
 				wrong = !slices.ContainsFunc(findings, func(f Finding) bool {

@@ -109,7 +109,8 @@ func (j *Judge) takeMarker(t tb.Transfer) {
 func (j *Judge) takeArchived(t tb.Transfer) {
 	day := uint64(t.UserData32)
 
-	over := spec.Epoch.Add(time.Duration(day+1)*24*time.Hour + behindUTC)                                                   // midnight in São Paulo //nolint:gosec // of 32 bits
+	// Midnight in São Paulo, at the end of the day.
+	over := spec.Epoch.Add(time.Duration(t.UserData32+1)*24*time.Hour + behindUTC)
 	if spec.NumberOf(t.ID) != (spec.Number{Low: day<<4 | 13}) || !spec.IsNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
 		j.add(UnexplainedMoney, spec.TransferName(t),
 			"the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v",

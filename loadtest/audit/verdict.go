@@ -38,8 +38,6 @@ type Summary struct {
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
 	Requests         int            `json:"requests"`        // questions to banks that the topic still keeps
-	Waited           int            `json:"waited"`          // payments that waited for their deadline
-	WaitedOnTime     int            `json:"waited_on_time"`  // of these, ended within 2 s
 	ReasonsChecked   map[string]int `json:"reasons_checked"` // refusals that follow from order and ledger
 	Acts             map[string]int `json:"acts"`            // of the register, by kind
 	Capped           int            `json:"capped"`          // payments held with leg 4

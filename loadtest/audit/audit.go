@@ -63,7 +63,6 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	}
 
 	verdict := j.Judge()
-	verdict.Summary.LeftOut = topics.LeftOut
 	verdict.Seconds = time.Since(began).Seconds()
 
 	return verdict, nil

@@ -111,19 +111,28 @@ func (j *Judge) Request(r source.Record) {
 		j.add(WrongQuestion, subject, "request %v: %s", r, fmt.Sprintf(format, arguments...))
 	}
 	var message pixv1.AuthorizationRequest
+	var p *payment
 
-	p, subject, err := j.askedAbout(r, &message)
-	if p == nil && r.Trial {
+	id, minutes, err := spec.ID{}, uint64(0), message.UnmarshalVT(r.Value)
+	if err == nil {
+		id, minutes, err = spec.ParseID(message.EndToEndId)
+	}
+
+	if err == nil {
+		p = j.payments[spec.PaymentKey(id, minutes)]
+	}
+
+	if (p == nil || p.ID != id) && r.Trial {
 		j.summary.NotChecked[TrialRequests]++
 		return
 	}
 	j.summary.Requests++
 
-	if p == nil {
-		wrong(subject, "%v", err)
+	if p == nil || p.ID != id {
+		wrong("request "+r.String(), "no record of %s is the order of %.64q: %v", source.Payments,
+			message.EndToEndId, err)
 		return
 	}
-	id := p.ID
 	about, err := spec.ReadContent(message.Payer, message.Payee, message.AmountCentavos)
 	fits := func(o *spec.Order) bool {
 		original := ""
@@ -149,26 +158,6 @@ func (j *Judge) Request(r source.Record) {
 		wrong(message.EndToEndId, "it is in partition %d and asks for a response in %d, which its engine need not read",
 			r.Partition, message.ReplyPartition)
 	}
-}
-
-// askedAbout returns the payment that a request is about, or why there is none.
-func (j *Judge) askedAbout(r source.Record,
-	message *pixv1.AuthorizationRequest) (p *payment, subject string, err error) {
-	subject = "request " + r.String()
-	if err := message.UnmarshalVT(r.Value); err != nil {
-		return nil, subject, fmt.Errorf("undecodable: %w", err)
-	}
-
-	id, minutes, err := spec.ParseID(message.EndToEndId)
-	if err != nil {
-		return nil, subject, err
-	}
-
-	if p = j.payments[spec.PaymentKey(id, minutes)]; p == nil || p.ID != id {
-		return nil, id.String(), fmt.Errorf("no record of %s is its order", source.Payments)
-	}
-
-	return p, id.String(), nil
 }
 
 // judgeAsked reports an outcome that needs a bank's word, without a question to the bank.

@@ -112,7 +112,6 @@ func (j *Judge) judgeDeadlines() {
 		}
 	}
 
-	j.summary.Waited, j.summary.WaitedOnTime = waited, onTime
 	if waited >= onTimeMin && onTime == 0 {
 		j.add(WrongDeadline, "all payments",
 			"%d waited for their deadline (%v), and every one ended more than %v after it", waited,

@@ -81,7 +81,7 @@ func Follow(issuance *tb.Account, since uint64, found func(Finding)) *Judge {
 	j.whole = false
 	j.books.expected = nil // balances are judged by their laws only
 
-	j.following = following{since: since, position: since, found: found, partitions: map[int32]*partition{}}
+	j.since, j.position, j.found = since, since, found
 	if issuance != nil {
 		j.Account(*issuance)
 	}
@@ -114,9 +114,6 @@ func (j *Judge) Kept() int {
 
 func (j *Judge) partition(number int32) *partition {
 	if j.partitions[number] == nil {
-		if j.partitions == nil {
-			j.partitions = map[int32]*partition{}
-		}
 		j.partitions[number] = &partition{}
 	}
 

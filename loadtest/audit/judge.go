@@ -45,9 +45,8 @@ type Judge struct {
 	acts      acts
 	answers   answers
 	asked     asked
-	repeats   repeats
+	repeats   map[int64][]span // by the writer of the reports
 	shortages shortages
-	elsewhere map[spec.Number][]int32 // more partitions with records of an id
 
 	allowances  map[spec.AccountID]*allowance
 	rebuild     rebuild
@@ -112,9 +111,9 @@ func newJudge(config Config) *Judge {
 		burnt:      map[spec.Number]struct{}{},
 		books:      newBooks(),
 		acts:       newActs(),
-		repeats:    repeats{},
-		elsewhere:  map[spec.Number][]int32{},
+		repeats:    map[int64][]span{},
 		allowances: map[spec.AccountID]*allowance{},
+		following:  following{partitions: map[int32]*partition{}},
 		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{},
 			ReturnsRejected: map[string]int{},
 			ReasonsChecked:  map[string]int{}, NotChecked: map[string]int{}},
@@ -168,7 +167,7 @@ func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
 		p.AcceptedMs = min(p.AcceptedMs, c.AcceptedMs)
 		p.copies++
 		p.sentMs = min(p.sentMs, sentMs)
-		j.inPartition(p, c.at.Partition)
+		p.spread = p.spread || c.at.Partition != p.first.Partition
 		j.summary.RepeatedOrders++
 	case j.whole:
 		j.add(TwoContents, p.ID.String(),
@@ -178,20 +177,13 @@ func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
 	}
 }
 
-// inPartition notes that a record with an id is in a partition, so messages about it may be there, too.
-func (j *Judge) inPartition(p *payment, partition int32) {
-	if p.first.Partition != partition && !slices.Contains(j.elsewhere[p.key], partition) {
-		j.elsewhere[p.key] = append(j.elsewhere[p.key], partition)
-	}
-}
-
 // place returns what is wrong with the key and the partition of a message about an order, or nil. The key is the
 // payment's id, also of what is about a return.
 func (j *Judge) place(p *payment, r source.Record, wanted string) error {
 	switch {
 	case string(r.Key) != wanted:
 		return fmt.Errorf("its key is %.64q, it must be %s", r.Key, wanted)
-	case j.whole && r.Partition != p.first.Partition && !slices.Contains(j.elsewhere[p.key], r.Partition):
+	case j.whole && r.Partition != p.first.Partition && !p.spread:
 		return fmt.Errorf("it is in partition %d, its order in partition %d", r.Partition, p.first.Partition)
 	}
 
@@ -240,7 +232,7 @@ func (j *Judge) EndOfOrders() {
 
 // endClaim judges an order with a dead letter, and reports whether it is not another one than the payment.
 func (j *Judge) endClaim(p *payment, c *claim) bool {
-	j.inPartition(p, c.at.Partition)
+	p.spread = p.spread || c.at.Partition != p.first.Partition
 
 	switch {
 	case !p.Same(&c.Order):
@@ -383,7 +375,7 @@ func (j *Judge) Judge() Verdict {
 	j.summary.IssuanceCentavos = spec.Money{}.Minus(j.books.balance(spec.Issuance))
 	count := total(j.counts)
 
-	return Verdict{Clean: count == 0, Summary: j.summary, FindingCount: count, ByKind: j.counts, Findings: j.listed()}
+	return Verdict{Clean: count == 0, Summary: j.summary, FindingCount: count, ByKind: j.counts, Findings: j.list}
 }
 
 // GroupLag takes the engine group's offset in a partition, and the partition's end.

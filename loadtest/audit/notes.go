@@ -109,15 +109,11 @@ func (j *Judge) takeMarker(t tb.Transfer) {
 func (j *Judge) takeArchived(t tb.Transfer) {
 	day := uint64(t.UserData32)
 
-	over := dayOver(t.UserData32)
+	// Midnight in São Paulo, at the end of the day.
+	over := spec.Epoch.Add(time.Duration(t.UserData32+1)*24*time.Hour + behindUTC)
 	if spec.NumberOf(t.ID) != (spec.Number{Low: day<<4 | 13}) || !spec.IsNote(t) || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
 		j.add(UnexplainedMoney, spec.TransferName(t),
 			"the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v",
 			day<<4|13, over)
 	}
-}
-
-// dayOver is midnight in São Paulo, at the end of a day.
-func dayOver(day uint32) time.Time {
-	return spec.Epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour)
 }

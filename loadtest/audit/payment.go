@@ -44,10 +44,10 @@ type claim struct {
 
 // sending is what the records of pix.payments with one id and content have in common.
 type sending struct {
-	first  source.Coordinates
-	copies int   // records, the first among them
-	sentMs int64 // Unix time of the earliest record, by its writer's clock
-	// reportCount is how many reports there are, report the first.
+	first       source.Coordinates
+	copies      int   // records, the first among them
+	spread      bool  // records with the id are in several partitions, and so may be what is about it
+	sentMs      int64 // Unix time of the earliest record, by its writer's clock
 	reportCount int
 	report      delivery
 }
@@ -131,10 +131,8 @@ func (j *Judge) takeLeg(p *payment, t tb.Transfer) {
 		wrong("its resolution has role %d and resolves %x", role, t.PendingID.Bytes())
 	}
 
-	if leg == 1 {
-		if p.Back == nil {
-			p.verdict, p.decidedAt = t.UserData32, t.Timestamp
-		}
+	if leg == 1 && p.Back == nil {
+		p.verdict, p.decidedAt = t.UserData32, t.Timestamp
 	}
 }
 
@@ -155,6 +153,10 @@ func (j *Judge) takeHold(p *payment, foreign bool, t tb.Transfer, wrong blame) {
 
 	if leg == 1 {
 		j.holdTimeout = t.Timeout
+
+		if j.whole && p.Back != nil {
+			j.given(p.Back.Key()).used++
+		}
 	}
 
 	if foreign {

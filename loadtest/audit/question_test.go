@@ -41,18 +41,15 @@ func (g *giver) ask(change ...func(*pixv1.AuthorizationRequest, *source.Record))
 	}, o.EndToEndId, change)
 }
 
-// withQuestions returns the clean history, in which each bank that decided was asked.
-func withQuestions(t *testing.T) *history {
-	h := clean(t)
-	for _, order := range []int{settledOrder, sameBankOrder, voidedOrder, expiredOrder} {
+func (h *history) askAbout(orders ...int) {
+	for _, order := range orders {
 		h.ask(h.message(order))
 	}
-
-	return h
 }
 
 func TestEachBankWasAskedAboutItsPayment(t *testing.T) {
-	h := withQuestions(t)
+	h := clean(t)
+	h.askAbout(settledOrder, sameBankOrder, voidedOrder, expiredOrder)
 	h.ask(h.message(settledOrder))  // at a redelivery
 	h.ask(h.message(conflictOrder)) // which may hold money beside a receipt
 
@@ -83,9 +80,7 @@ func TestABankWasAskedAboutSomethingElse(t *testing.T) {
 		"another reply partition": func(m *pixv1.AuthorizationRequest, _ *source.Record) { m.ReplyPartition = 1 },
 	} {
 		h := withReturns(t)
-		for _, order := range []int{settledOrder, sameBankOrder, voidedOrder, expiredOrder} {
-			h.ask(h.message(order))
-		}
+		h.askAbout(settledOrder, sameBankOrder, voidedOrder, expiredOrder)
 		h.settled.ask()
 		h.voided.ask()
 		h.sameBank.ask()
@@ -105,10 +100,7 @@ func TestABankWasNotAsked(t *testing.T) {
 	}{{false, 0, 1}, {true, 0, 0}, {true, -2 * answersMargin, 1}} {
 		h := clean(t)
 		h.stamp()
-
-		for _, order := range []int{sameBankOrder, voidedOrder, expiredOrder} {
-			h.ask(h.message(order))
-		}
+		h.askAbout(sameBankOrder, voidedOrder, expiredOrder)
 
 		if c.cut {
 			h.cutAsked = reach{0: time.Time{}}

@@ -95,7 +95,7 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 		"LQ01": (*Judge).judgePayerShort,
 		"AM04": (*Judge).judgeReserveShort,
 		"LQ06": func(j *Judge, p *payment) refusal {
-			used := j.usedSlots(p, j.given(p.Back.Key()))
+			used := j.given(p.Back.Key()).used
 			return unless(used >= spec.ReturnSlots, "%d slots of its original are used", used)
 		},
 		"DS27": func(j *Judge, p *payment) refusal { // one to a suspended bank is taken
@@ -209,26 +209,6 @@ func (j *Judge) judgeExceeds(p *payment) refusal {
 
 	return unless(spec.MoneyOf(paid).Less(given.Plus(spec.MoneyOf(p.Back.Centavos))),
 		"%d centavos were paid, and %v of them were held or given back", paid, given)
-}
-
-// usedSlots returns the slots of an original in which returns are or were held, or that are burnt.
-func (j *Judge) usedSlots(p *payment, o *given) (used int) {
-	held := map[spec.Number]bool{}
-	for _, other := range o.returns {
-		held[other.slot] = other.held != 0
-		if other.foreign != 0 {
-			used++
-		}
-	}
-
-	for slot := range spec.ReturnSlots {
-		key := spec.ReturnKey(p.Back.Original, p.Back.Minutes, slot)
-		if _, burnt := j.burnt[key]; burnt || held[key] {
-			used++
-		}
-	}
-
-	return used
 }
 
 // A refusal for lack of money is justified if the account was short of it at some time between

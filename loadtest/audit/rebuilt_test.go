@@ -2,14 +2,12 @@ package audit
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/audit/spec"
-	"github.com/liquida/liquida/platform/ledger"
 )
 
 // rebuilt returns the clean history as a ledger has it that was lost and built again.
@@ -78,39 +76,6 @@ func (h *history) told(place uint64) {
 	h.transfers[len(h.transfers)-1].ID = spec.Number{High: 1, Low: place<<4 | 13}.TigerBeetle()
 }
 
-// A ledger that was built again is clean, and what looks like one and is none is found.
-func TestARebuiltLedger(t *testing.T) {
-	rebuilt(t).finds("built again", "", 0)
-
-	for name, spoil := range map[string]func(*history){
-		"imported after the end": func(h *history) {
-			h.move(spec.CodeReturned, spec.Issuance, spec.Refusals, 0)
-			h.transfers[len(h.transfers)-1].Flags = spec.ImportedFlag
-		},
-		"a hold without a timeout that was not imported": func(h *history) {
-			h.transfer(settledOrder, 0).Flags &^= spec.ImportedFlag
-		},
-		"no end":                     func(h *history) { h.drop(spec.Number{Low: 13}); h.drop(spec.Number{Low: 29}) },
-		"another end":                func(h *history) { h.end(spec.CodeRebuilt, 14) },
-		"what was told has no end":   func(h *history) { h.drop(spec.Number{High: 1, Low: 61}) },
-		"what was told has no begin": func(h *history) { h.drop(spec.Number{High: 1, Low: 45}) },
-		"what was told and money":    func(h *history) { h.find(spec.Number{High: 1, Low: 61}).Amount = tb.ToUint128(1) },
-		"what was told is of now":    func(h *history) { h.find(spec.Number{High: 1, Low: 45}).Flags = 0 },
-		"an end and money":           func(h *history) { h.find(spec.Number{Low: 13}).Amount = tb.ToUint128(1) },
-	} {
-		h := rebuilt(t)
-		if spoil(h); h.audit().Clean {
-			t.Errorf("%s: it is clean", name)
-		}
-	}
-	h := clean(t)
-	h.end(spec.CodeRebuilt, 13)
-
-	if h.audit().Clean {
-		t.Error("the end of a rebuild where nothing was imported: it is clean")
-	}
-}
-
 // What is rolled forward was begun before, when the bank was not suspended any more: that act is lost, and is done
 // again.
 func TestARolledForwardReturn(t *testing.T) {
@@ -125,32 +90,4 @@ func TestARolledForwardReturn(t *testing.T) {
 		h.stamp()
 	})
 	h.finds("rolled forward", "", 0)
-}
-
-func TestForgedNamesAreFound(t *testing.T) {
-	h := clean(t)
-	good := ledger.Origin{Log: 3, Partition: 1023, Offset: 9}.Transfer()
-	h.transfers = append(h.transfers, good)
-	h.finds("names of logs", "", 0)
-	h = clean(t)
-
-	h.transfers = append(h.transfers, good, ledger.GivenUp(3))
-	if verdict := h.audit(); verdict.FindingCount != 1 ||
-		!strings.Contains(verdict.Findings[0].Detail, "log 3 of pix.payments was given up") {
-		t.Errorf("a log that was given up: %+v", verdict.Findings)
-	}
-
-	for _, spoil := range []func(*tb.Transfer){
-		func(n *tb.Transfer) { n.Amount = tb.ToUint128(1) },
-		func(n *tb.Transfer) { n.Code = spec.CodeGivenUp },
-		func(n *tb.Transfer) { n.DebitAccountID, n.CreditAccountID = n.CreditAccountID, n.DebitAccountID },
-		func(n *tb.Transfer) { n.ID = tb.ToUint128(1<<36 | 2<<4 | 14) },
-		func(n *tb.Transfer) { n.ID = ledger.OriginID(0, 3) },
-	} {
-		h := clean(t)
-		forged := good
-		spoil(&forged)
-		h.transfers = append(h.transfers, forged)
-		h.finds(forged, UnexplainedMoney, 1)
-	}
 }

@@ -182,28 +182,29 @@ func (j *Judge) countOutcome(p *payment) {
 // than it has records, a take-over lies between. One take-over may explain many repeats, and
 // the fewest that explain all of them can be counted.
 
-// delivery is a report: who wrote it, and when.
+// delivery is the last time that the records of an id were reported.
 type delivery struct {
-	writer int64
-	ms     int64 // Unix time
+	writer  int64
+	ms      int64 // Unix time of the first report
+	reports int
 }
-
-// repeats are the reports of ids that have more than one.
-type repeats map[spec.Number][]delivery
 
 // countReport takes a report of a payment or return.
 func (j *Judge) countReport(p *payment, record source.Record) {
-	d := delivery{record.Writer, record.Time.UnixMilli()}
-
+	now, last := delivery{record.Writer, record.Time.UnixMilli(), 1}, p.report
 	p.reportCount++
-	if p.reportCount == 1 {
-		p.report = d
-	} else if j.whole {
-		if p.reportCount == 2 {
-			j.repeats[p.key] = append(j.repeats[p.key], p.report)
+
+	if p.reportCount > 1 && last.writer == now.writer {
+		if last.reports < p.copies {
+			p.report.reports++
+			return
 		}
-		j.repeats[p.key] = append(j.repeats[p.key], d)
+
+		if j.whole {
+			j.repeats[now.writer] = append(j.repeats[now.writer], span{last.ms, now.ms, p.ID})
+		}
 	}
+	p.report = now
 }
 
 // span is a time in which a partition was taken over by the engine that it had before.
@@ -221,26 +222,7 @@ const (
 
 // judgeRepeats reports producers that repeat reports more often than take-overs explain.
 func (j *Judge) judgeRepeats() {
-	spans := map[int64][]span{} // by writer
-
-	for key, all := range j.repeats {
-		p := j.payments[key]
-
-		byWriter := map[int64][]int64{}
-		for _, d := range all {
-			byWriter[d.writer] = append(byWriter[d.writer], d.ms)
-		}
-
-		for writer, times := range byWriter {
-			slices.Sort(times)
-
-			for i := 0; i+p.copies < len(times); i++ {
-				spans[writer] = append(spans[writer], span{times[i], times[i+p.copies], p.ID})
-			}
-		}
-	}
-
-	for writer, all := range spans {
+	for writer, all := range j.repeats {
 		slices.SortFunc(all, func(x, y span) int {
 			return cmp.Or(cmp.Compare(x.to, y.to), cmp.Compare(x.from, y.from))
 		})
@@ -251,7 +233,6 @@ func (j *Judge) judgeRepeats() {
 				takeOvers, last = takeOvers+1, s.to
 			}
 		}
-		j.summary.TakeOvers = max(j.summary.TakeOvers, takeOvers)
 
 		lasted := time.Duration(last-all[0].from) * time.Millisecond
 		if most := takeOversMin + int(lasted/j.config.TakeOverInterval); takeOvers > most {

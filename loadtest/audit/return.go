@@ -22,6 +22,7 @@ type given struct {
 	returned spec.Money // in the ledger
 	marked   bool       // as a payment with returns
 	returns  []*payment
+	used     int // slots in which returns were held, or that are burnt
 }
 
 func (j *Judge) given(key spec.Number) *given {
@@ -84,8 +85,12 @@ func (j *Judge) takeMark(t tb.Transfer) {
 			t.Code, t.ID.Bytes(), spec.Decimal(t.Amount), spec.AccountName(debit), spec.AccountName(credit), t.Flags)
 	}
 
-	if t.Code == spec.CodeReturned && j.whole {
+	switch {
+	case !j.whole:
+	case t.Code == spec.CodeReturned:
 		j.given(of).marked = true
+	default:
+		j.given(of).used++
 	}
 }
 

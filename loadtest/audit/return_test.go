@@ -185,21 +185,6 @@ func (g *giver) drop(ids ...tb.Uint128) {
 
 func (g *giver) ids(slot int) ledger.PaymentIDs { return ledger.ReturnIDs(g.content.Original, slot) }
 
-func TestCleanReturnsPass(t *testing.T) {
-	h := withReturns(t)
-	verdict := h.finds("clean", "", 0)
-
-	s := verdict.Summary
-	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != spec.MoneyOf(550) ||
-		total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
-		t.Fatalf("%+v", s)
-	}
-
-	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments and 4 returns ") {
-		t.Fatal(verdict)
-	}
-}
-
 // What may be beside a verdict: a hold that its timeout released, one of a conflicting
 // message, a return of a payment that nobody knows, and marks of burnt slots.
 func TestWhatMayBeBesideTheVerdictOfAReturn(t *testing.T) {

@@ -18,7 +18,7 @@ type Verdict struct {
 	Summary      Summary        `json:"summary"`
 	FindingCount int            `json:"finding_count"`
 	ByKind       map[string]int `json:"findings_by_kind"`
-	Findings     []Finding      `json:"findings"` // at most 50, of all kinds
+	Findings     []Finding      `json:"findings"` // at most 5 forms of each kind
 	Seconds      float64        `json:"seconds"`
 }
 
@@ -38,17 +38,12 @@ type Summary struct {
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
 	Requests         int            `json:"requests"`        // questions to banks that the topic still keeps
-	TakeOvers        int            `json:"take_overs"`      // that repeated reports prove of one engine, at least
-	Waited           int            `json:"waited"`          // payments that waited for their deadline
-	WaitedOnTime     int            `json:"waited_on_time"`  // of these, ended within 2 s
 	ReasonsChecked   map[string]int `json:"reasons_checked"` // refusals that follow from order and ledger
 	Acts             map[string]int `json:"acts"`            // of the register, by kind
 	Capped           int            `json:"capped"`          // payments held with leg 4
-	// times that the Kafka client left records out, and they were fetched again
-	LeftOut          int        `json:"left_out,omitempty"`
-	Transfers        int        `json:"transfers"`
-	Accounts         int        `json:"accounts"`
-	IssuanceCentavos spec.Money `json:"issuance_centavos"`
+	Transfers        int            `json:"transfers"`
+	Accounts         int            `json:"accounts"`
+	IssuanceCentavos spec.Money     `json:"issuance_centavos"`
 	// what a clean verdict does not claim
 	NotChecked map[string]int `json:"not_checked,omitempty"`
 	// why topics could not be read, so that a verdict about them is missing
@@ -76,7 +71,7 @@ func (v Verdict) Write(w io.Writer) {
 	}
 
 	if rest := v.FindingCount - listed; rest > 0 {
-		fmt.Fprintf(w, "WRONG … and %d more; in all:%s\n", rest, byKind(v.ByKind))
+		fmt.Fprintf(w, "WRONG … and %d more; in all: %v\n", rest, v.ByKind)
 	}
 	fmt.Fprintln(w, v)
 }
@@ -134,14 +129,6 @@ func total(counts map[string]int) (sum int) {
 	return sum
 }
 
-func byKind(counts map[string]int) (text string) {
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		text += fmt.Sprintf(" %s %d;", kind, counts[kind])
-	}
-
-	return text
-}
-
 // Finding is one thing that is wrong, with all that are wrong in the same way.
 type Finding struct {
 	Kind string `json:"kind"`
@@ -196,28 +183,26 @@ const (
 
 // Bounds of the list. All findings are counted.
 const (
-	findingsMax = 50
-	alsoMax     = 2
+	formsMax = 5 // of a kind, so that none hides the others
+	alsoMax  = 2
 )
 
 // findings collects findings.
 type findings struct {
 	told   func(Finding) // nil, or called with each as it comes
-	kinds  []string      // in the order of their first finding
 	counts map[string]int
-	list   map[string][]*Finding  // by kind
-	byForm map[[2]string]*Finding // by kind, and the detail without what differs from payment to payment
+	forms  map[string]int // by kind
+	list   []Finding
+	byForm map[[2]string]int // place in the list, by kind, and the detail without what differs from payment to payment
 }
 
 // add adds a finding.
 func (f *findings) add(kind, subject, format string, arguments ...any) {
 	if f.counts == nil {
-		f.counts, f.list, f.byForm = map[string]int{}, map[string][]*Finding{}, map[[2]string]*Finding{}
+		f.counts, f.forms, f.byForm = map[string]int{}, map[string]int{}, map[[2]string]int{}
 	}
 
-	if f.counts[kind]++; f.counts[kind] == 1 {
-		f.kinds = append(f.kinds, kind)
-	}
+	f.counts[kind]++
 
 	finding := Finding{Kind: kind, Subject: subject, Detail: fmt.Sprintf(format, arguments...), Count: 1}
 	if f.told != nil {
@@ -225,15 +210,22 @@ func (f *findings) add(kind, subject, format string, arguments ...any) {
 	}
 	form := [2]string{kind, Form(finding.Detail)}
 
-	found := f.byForm[form]
-	switch {
-	case found == nil && len(f.list[kind]) < findingsMax:
-		f.list[kind], f.byForm[form] = append(f.list[kind], &finding), &finding
-	case found != nil:
-		found.Count++
-		if len(found.Also) < alsoMax && (subject != found.Subject || finding.Detail != found.Detail) {
-			found.Also = append(found.Also, subject+": "+finding.Detail)
+	at, known := f.byForm[form]
+	if !known {
+		if f.forms[kind] < formsMax {
+			f.forms[kind]++
+			f.byForm[form] = len(f.list)
+			f.list = append(f.list, finding)
 		}
+
+		return
+	}
+
+	like := &f.list[at]
+	like.Count++
+
+	if len(like.Also) < alsoMax && (subject != like.Subject || finding.Detail != like.Detail) {
+		like.Also = append(like.Also, subject+": "+finding.Detail)
 	}
 }
 
@@ -245,19 +237,6 @@ func (f *findings) blame(kind, subject, prefix string) blame {
 	return func(format string, arguments ...any) {
 		f.add(kind, subject, "%s%s", prefix, fmt.Sprintf(format, arguments...))
 	}
-}
-
-// listed returns at most findingsMax findings. The kinds take turns, so that none hides the others.
-func (f *findings) listed() (list []Finding) {
-	for turn := range findingsMax {
-		for _, kind := range f.kinds {
-			if turn < len(f.list[kind]) && len(list) < findingsMax {
-				list = append(list, *f.list[kind][turn])
-			}
-		}
-	}
-
-	return list
 }
 
 var (

@@ -193,10 +193,6 @@ func (m *session) audit(ctx context.Context) (verdict audit.Verdict, err error) 
 		Kafka: m.options, Ledger: client, Secrets: secrets, Behind: m.Kafka().Behind, Wait: 70 * time.Second,
 		Log: func(string, ...any) {},
 	})
-	if n := verdict.Summary.LeftOut; n > 0 {
-		fmt.Fprintf(m.Config.Log, "the audit's Kafka client left records out %d times: they were fetched again\n", n)
-	}
-
 	if err == nil && !verdict.Clean {
 		verdict.Write(m.Config.Log)
 		err = errors.New("the run is not valid: " + verdict.String())

@@ -70,7 +70,7 @@ func (a *Audit) begin(ctx context.Context) (b beginning, err error) {
 	for partition, offset := range committed {
 		b.from[source.Payments][partition] = max(offset, starts[source.Payments][partition])
 	}
-	b.since, err = a.now(ctx)
+	b.since, err = source.Youngest(ctx, a.config.Ledger)
 
 	return b, err
 }

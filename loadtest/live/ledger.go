@@ -81,19 +81,6 @@ func (a *Audit) history(ctx context.Context, follower *audit.Judge, before uint6
 	}
 }
 
-// now returns the ledger's time of its last transfer.
-func (a *Audit) now(ctx context.Context) (uint64, error) {
-	last, err := ask(ctx, a, func() ([]tb.Transfer, error) {
-		return a.config.Ledger.QueryTransfers(
-			tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()})
-	})
-	if err != nil || len(last) == 0 {
-		return 0, err
-	}
-
-	return last[0].Timestamp, nil
-}
-
 // banksMax is how many banks fit in one look-up of their balances.
 const banksMax = 2700
 

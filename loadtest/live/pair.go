@@ -15,14 +15,14 @@ const pairInterval = 5 * time.Second
 // watchPair compares topics and ledger. With another ledger, or an older copy, nothing that the light says would be
 // true, so it is red at once.
 func (a *Audit) watchPair(ctx context.Context) {
-	pair, err := source.OpenPair(a.config.Kafka, a.config.Ledger)
+	topics, err := source.OpenTopics(a.config.Kafka, nil)
 	if err != nil {
 		a.config.Log("topics and ledger cannot be compared: %v", err)
 		return // the records cannot be read either, and that is said
 	}
-	defer pair.Close()
+	defer topics.Close()
 	a.repeat(ctx, pairInterval, "topics and ledger cannot be compared", func() error {
-		wrong, err := source.Ask(ctx, func() (string, error) { return pair.Compare(ctx) })
+		wrong, err := source.Ask(ctx, func() (string, error) { return topics.Compare(ctx, a.config.Ledger) })
 		if err == nil && wrong != "" {
 			a.foundOnce(audit.Finding{Kind: audit.WrongLedger, Subject: "the ledger", Detail: wrong})
 		}

@@ -28,25 +28,10 @@ const checkpointsTopic = "pix.checkpoints"
 // renewalsMax is how many identities a ledger can have had after its first.
 const renewalsMax = 64
 
-// Pair compares topics and ledger.
-type Pair struct {
-	topics *Topics
-	ledger tigerbeetle.Client
-}
-
-// OpenPair connects to Kafka. It does not wait for it.
-func OpenPair(kafka []kgo.Opt, ledger tigerbeetle.Client) (*Pair, error) {
-	topics, err := OpenTopics(kafka, nil)
-	return &Pair{topics, ledger}, err
-}
-
-// Close closes the connection to Kafka.
-func (p *Pair) Close() { p.topics.Close() }
-
 // Compare returns what is wrong with the ledger beside these topics, or nothing. An error means that it is not
 // known. It waits as long as the ledger does not answer.
-func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
-	checkpoints, err := p.topics.checkpoints(ctx) // before the ledger is asked: what they name was in it
+func (t *Topics) Compare(ctx context.Context, ledger tigerbeetle.Client) (wrong string, err error) {
+	checkpoints, err := t.checkpoints(ctx) // before the ledger is asked: what they name was in it
 	if err != nil {
 		return "", err
 	}
@@ -70,20 +55,20 @@ func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
 	there := map[tb.Uint128]tb.Transfer{}
 
 	for part := range slices.Chunk(ids, 250) { // less than the smallest limit of a server
-		found, err := p.ledger.LookupTransfers(part)
+		found, err := ledger.LookupTransfers(part)
 		if err != nil {
 			return "", fmt.Errorf("cannot ask the ledger who it is: %w", err)
 		}
 
-		for _, t := range found {
-			there[t.ID] = t
+		for _, transfer := range found {
+			there[transfer.ID] = transfer
 		}
 	}
 	var is Identity
 
 	for number := range uint64(renewalsMax + 1) {
-		if t, known := there[identityID(number+1).TigerBeetle()]; known {
-			is = Identity{uint32(number + 1), t.Timestamp}
+		if begin, known := there[identityID(number+1).TigerBeetle()]; known {
+			is = Identity{uint32(number + 1), begin.Timestamp}
 		}
 	}
 
@@ -217,7 +202,7 @@ func CheckPair(ctx context.Context, ledger tigerbeetle.Client, t *Topics) error 
 		return err
 	}
 
-	wrong, err := (&Pair{t, ledger}).Compare(ctx)
+	wrong, err := t.Compare(ctx, ledger)
 	if wrong != "" {
 		return errors.New("the ledger is not the topics': " + wrong +
 			"; put the topics' own ledger back, see ForeignLog in deploy/runbook.md")

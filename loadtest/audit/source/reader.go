@@ -17,12 +17,11 @@ type Offsets = map[string]map[int32]int64
 
 // Reader reads topics from some places on, each partition in its order, without a consumer group.
 type Reader struct {
-	client  *kgo.Client
-	behind  Behind
-	next    Offsets           // to read next
-	ends    Offsets           // where to end; nil: never
-	left    map[place]leftOut // what the client left out last
-	leftOut int               // how often records were fetched again that the client had left out
+	client *kgo.Client
+	behind Behind
+	next   Offsets         // to read next
+	ends   Offsets         // where to end; nil: never
+	left   map[leftOut]int // how often the client left it out
 }
 
 type place struct {
@@ -31,8 +30,8 @@ type place struct {
 }
 
 type leftOut struct {
+	place
 	offset int64
-	times  int
 }
 
 // leftOutMax bounds how often what the client leaves out at one place is fetched again.
@@ -78,7 +77,7 @@ func OpenReader(kafka []kgo.Opt, behind Behind, from Offsets, more ...kgo.Opt) (
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
 
-	return &Reader{client: client, behind: behind, next: from, left: map[place]leftOut{}}, nil
+	return &Reader{client: client, behind: behind, next: from, left: map[leftOut]int{}}, nil
 }
 
 // Close ends the connections.
@@ -210,17 +209,11 @@ func (r *Reader) leap(ctx context.Context, at place, record Record, t *Taking) (
 		return false, nil
 	}
 
-	left := r.left[at]
-	if left.offset != from {
-		left = leftOut{offset: from}
-	}
-
-	left.times++
-	if r.left[at] = left; left.times > leftOutMax {
+	r.left[leftOut{at, from}]++
+	if r.left[leftOut{at, from}] > leftOutMax {
 		return false, fmt.Errorf("%s, partition %d: the Kafka client leaves out what is at offset %d", at.topic,
 			at.partition, from)
 	}
-	r.leftOut++
 	r.set(at.topic, at.partition, from)
 
 	return true, nil

@@ -18,7 +18,6 @@ type Topics struct {
 	client     *kgo.Client
 	admin      *kadm.Client
 	unreadable Behind
-	LeftOut    int // how often records were fetched again that the client had left out
 }
 
 // OpenTopics connects to Kafka.
@@ -30,7 +29,7 @@ func OpenTopics(kafka []kgo.Opt, unreadable Behind) (*Topics, error) {
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
 
-	return &Topics{kafka, client, kadm.NewClient(client), unreadable, 0}, nil
+	return &Topics{kafka, client, kadm.NewClient(client), unreadable}, nil
 }
 
 // Close ends the connection.
@@ -118,7 +117,6 @@ func (t *Topics) ReadAll(ctx context.Context, topic string, b Bounds, take, gone
 	}
 	defer r.Close()
 	r.ends = Offsets{topic: ends}
-	defer func() { t.LeftOut += r.leftOut }()
 	var failed error // the last that a partition said
 
 	taking := Taking{

@@ -68,33 +68,22 @@ func TestAClientThatIsCutOff(t *testing.T) {
 }
 
 func TestWhatIsNotModelledPanics(t *testing.T) {
-	one, two := tb.ToUint128(1), tb.ToUint128(2)
-
-	transfer := func(change func(*tb.Transfer)) func(*Client) {
-		t := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Ledger: 1, Code: 1}
-		change(&t)
-		return func(c *Client) { _, _ = c.CreateTransfers([]tb.Transfer{t}) }
-	}
-	for name, ask := range map[string]func(*Client){
-		"an account without id": func(c *Client) { _, _ = c.CreateAccounts([]tb.Account{{Ledger: 1, Code: 1}}) },
-		"a filter by user data": func(c *Client) { _, _ = c.GetAccountTransfers(tb.AccountFilter{UserData64: 1}) },
-		"a transfer to itself":  transfer(func(t *tb.Transfer) { t.CreditAccountID = one }),
-		"a chain that is open": transfer(func(t *tb.Transfer) {
-			t.Flags = tb.TransferFlags{Linked: true}.ToUint16()
-		}),
-		"too much":               transfer(func(t *tb.Transfer) { t.Amount = most }),
-		"another ledger number":  transfer(func(t *tb.Transfer) { t.Ledger = 2 }),
-		"a time without imports": transfer(func(t *tb.Transfer) { t.Timestamp = 1 }),
+	for name, wrong := range map[string]tb.Transfer{
+		"a chain that is open":   {Flags: tb.TransferFlags{Linked: true}.ToUint16()},
+		"too much":               {Amount: most},
+		"a time without imports": {Timestamp: 1},
 	} {
 		func() {
+			one, two := tb.ToUint128(1), tb.ToUint128(2)
 			client := New().Connect(nil)
 			_, _ = client.CreateAccounts([]tb.Account{{ID: one, Ledger: 1, Code: 1}, {ID: two, Ledger: 1, Code: 1}})
+			wrong.ID, wrong.DebitAccountID, wrong.CreditAccountID, wrong.Ledger, wrong.Code = one, one, two, 1, 1
 			defer func() {
 				if recover() == nil {
 					t.Errorf("%s: it was answered", name)
 				}
 			}()
-			ask(client)
+			_, _ = client.CreateTransfers([]tb.Transfer{wrong})
 		}()
 	}
 }

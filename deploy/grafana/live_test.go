@@ -3,6 +3,7 @@ package grafana
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -99,7 +100,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	dead := time.Since(died)
 
 	for _, engine := range engines {
-		kit.Must(t, s.Restart(ctx, engine))
+		kit.Must(t, errors.Join(s.StartProcess(engine), s.WaitReady(ctx, engine)))
 	}
 	h.await("payments settle again", `max(pix_start_to_settled_seconds) > 0`)
 

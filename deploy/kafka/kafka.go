@@ -11,6 +11,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/cache"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // Version is that of Apache Kafka.
@@ -32,7 +33,6 @@ type Node struct {
 type Security struct {
 	AuthorityFile     string // PEM: the authority that signed the node's certificate, and no other
 	CertificateFile   string // PEM: certificate and key (PKCS 8), of the common name BrokerName
-	Admin             string // the superuser
 	AdminPasswordFile string
 }
 
@@ -54,14 +54,14 @@ func (n Node) properties(adminPassword string) string {
 			"sasl.enabled.mechanisms=SCRAM-SHA-512",
 			"sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512", // the node as its own client
 			fmt.Sprintf("listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=%q password=%q;",
-				n.Security.Admin, adminPassword),
+				stream.Admin, adminPassword),
 			"ssl.keystore.type=PEM",
 			"ssl.keystore.location=" + n.Security.CertificateFile,
 			"ssl.truststore.type=PEM",
 			"ssl.truststore.location=" + n.Security.AuthorityFile,
 			"listener.name.controller.ssl.client.auth=required",
 			"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-			"super.users=User:" + n.Security.Admin + ";User:CN=" + BrokerName,
+			"super.users=User:" + stream.Admin + ";User:CN=" + BrokerName,
 		}
 	}
 
@@ -115,7 +115,7 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 			return err
 		}
 		arguments = append(arguments, "--add-scram",
-			fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Security.Admin, adminPassword))
+			fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", stream.Admin, adminPassword))
 	}
 
 	if err := os.MkdirAll(node.Folder, 0o755); err != nil {

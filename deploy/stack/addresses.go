@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,17 +23,25 @@ const (
 	FreePorts
 )
 
-var fixedPorts = map[string]int{
-	Broker: 9092, controllerOf(Broker): 9093, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
-	telemetryOf(Producer): 9101, telemetryOf(Simulator): 9102, telemetryOf(Archiver): 9098,
-	SecondProducer: 8082, telemetryOf(SecondProducer): 9100,
-	Room: 8090,
-}
+var fixedPorts = fixed()
 
-const (
-	firstReplica         = 3001
-	firstEngineTelemetry = 9103
-)
+func fixed() map[string]int {
+	all := map[string]int{
+		Broker: 9092, controllerOf(Broker): 9093, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
+		telemetryOf(Producer): 9101, telemetryOf(Simulator): 9102, telemetryOf(Archiver): 9098,
+		SecondProducer: 8082, telemetryOf(SecondProducer): 9100,
+		Room: 8090,
+	}
+	for n := range 3 {
+		all[fmt.Sprint(TigerBeetle, "-", n)] = all[TigerBeetle] + n
+	}
+
+	for n := range EnginesMax {
+		all[telemetryOf(EngineName(n))] = 9103 + n
+	}
+
+	return all
+}
 
 // controllerOf is the role of the address where brokers of Apache Kafka talk to each other.
 func controllerOf(broker string) string { return broker + " controller" }
@@ -65,16 +71,7 @@ func (a *addresses) of(role string) string {
 		return address
 	}
 
-	port, ok := fixedPorts[role]
-	if replica, is := strings.CutPrefix(role, TigerBeetle+"-"); is {
-		number, _ := strconv.Atoi(replica)
-		port = firstReplica + number
-	} else if !ok { // "engine-3 telemetry"
-		instance, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(role, "engine-"), " telemetry"))
-		port = firstEngineTelemetry + instance
-	}
-
-	address := ports.Loopback(port)
+	address := ports.Loopback(fixedPorts[role])
 	if a.ports == FreePorts {
 		address = ports.Free()
 	}

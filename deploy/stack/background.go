@@ -106,9 +106,6 @@ func Supervise(dir string) error {
 	return s.Stop(context.Background())
 }
 
-// StatusOf returns the status of the running stack in dir, or ErrNotRunning.
-func StatusOf(ctx context.Context, dir string) ([]Status, error) { return Attach(dir).Status(ctx) }
-
 // Down stops the background stack in dir in the reverse order of starting. Its data stays.
 // It returns ErrNotRunning when there is nothing to stop.
 func Down(ctx context.Context, dir string) error {
@@ -122,7 +119,7 @@ func Clean(dir string) error {
 		return err
 	}
 
-	if _, err := StatusOf(context.Background(), dir); errors.Is(err, ErrNotRunning) {
+	if _, err := Attach(dir).Status(context.Background()); errors.Is(err, ErrNotRunning) {
 		_ = Down(context.Background(), dir) // all of it has died, and its supervisor waits for orders
 	}
 

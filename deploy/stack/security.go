@@ -75,7 +75,7 @@ func (s *Stack) kafkaSecurity() *kafka.Security {
 		return nil
 	}
 
-	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin,
+	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(),
 		AdminPasswordFile: s.passwordFile(stream.Admin)}
 }
 

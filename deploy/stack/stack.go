@@ -406,7 +406,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 // StartProcess starts a process that is not running. WaitReady waits for it.
 func (s *Stack) StartProcess(name string) error {
 	return s.on(name, func(p *process) error {
-		if s.isStopping() {
+		if closed(s.stopping) {
 			return fmt.Errorf("cannot start %s: the stack is stopping", name)
 		}
 
@@ -449,7 +449,7 @@ func (s *Stack) watch(p *process, r *run) {
 	s.mu.Lock()
 
 	s.crashes = append(s.crashes, Crash{Name: p.name, At: time.Now(), How: r.How.String(), Log: p.logEnd(logEndLines)})
-	if s.isStopping() || !p.comesBack {
+	if closed(s.stopping) || !p.comesBack {
 		s.mu.Unlock()
 		return
 	}
@@ -465,8 +465,6 @@ func (s *Stack) watch(p *process, r *run) {
 	}
 }
 
-func (s *Stack) isStopping() bool { return closed(s.stopping) }
-
 // Crashes returns the crashes so far.
 func (s *Stack) Crashes() []Crash {
 	s.mu.Lock()
@@ -475,7 +473,7 @@ func (s *Stack) Crashes() []Crash {
 }
 
 // Kill ends a process with SIGKILL and returns when it has ended. It stays down until
-// StartProcess or Restart.
+// StartProcess.
 func (s *Stack) Kill(name string) error { return s.on(name, (*process).kill) }
 
 // StopProcess ends one process as Stop does.
@@ -491,15 +489,6 @@ func (s *Stack) on(name string, do func(*process) error) error {
 	}
 
 	return do(p)
-}
-
-// Restart stops a process if it runs, starts it and waits until it is ready.
-func (s *Stack) Restart(ctx context.Context, name string) error {
-	if err := s.StopProcess(ctx, name); err != nil {
-		return err
-	}
-
-	return s.bring(ctx, name)
 }
 
 // Pause freezes a process (SIGSTOP). Its connections stay open, and it answers nothing.

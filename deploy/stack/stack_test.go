@@ -214,7 +214,7 @@ func TestBackground(t *testing.T) {
 	ctx := t.Context()
 	t.Cleanup(func() { _ = Down(context.Background(), dir) })
 
-	if _, err := StatusOf(ctx, dir); !errors.Is(err, ErrNotRunning) {
+	if _, err := Attach(dir).Status(ctx); !errors.Is(err, ErrNotRunning) {
 		t.Fatalf("status before up: %v", err)
 	}
 	kit.Must(t, Up(ctx, config))

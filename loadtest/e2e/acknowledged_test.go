@@ -183,7 +183,8 @@ func (c *counting) still(do func()) {
 
 // makeAnew makes the topic anew.
 func (c *counting) makeAnew() {
-	c.must(c.Restart(c.t.Context(), stack.Producer))
+	c.must(c.StopProcess(c.t.Context(), stack.Producer))
+	c.bring(stack.Producer)
 	c.eventually("there is a record in each partition", func() bool {
 		for _, of := range c.bounds() {
 			if of.End == 0 {

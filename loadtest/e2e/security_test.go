@@ -63,8 +63,8 @@ func TestSecuredKafka(t *testing.T) {
 	}
 	load := s.load(20, 20, duringFaults...)
 	kit.Holds(t, s.lastWords(engine, ended), "cannot produce to "+stream.Settlements, "TOPIC_AUTHORIZATION_FAILED")
-	s.must(s.Restart(ctx, stack.Bootstrap))
-	s.must(s.Restart(ctx, engine))
+	s.bring(stack.Bootstrap)
+	s.bring(engine)
 	load.wait()
 	s.audit()
 }

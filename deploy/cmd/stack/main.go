@@ -198,7 +198,7 @@ func (o *options) down(ctx context.Context) error {
 }
 
 func show(ctx context.Context, dir string) error {
-	all, err := stack.StatusOf(ctx, dir)
+	all, err := stack.Attach(dir).Status(ctx)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 type configuration struct {
-	Address    string `env:"BROKER_ADDRESS" envDefault:"127.0.0.1:9092" help:"IP that clients can reach, and port"`
+	Address    string `env:"BROKER_ADDRESS" envDefault:"127.0.0.1:9092" help:"IP and port to listen on"`
 	DataDir    string `env:"BROKER_DATA_DIR" envDefault:"broker-data" help:"folder of the data; survives restarts and SIGKILL"`
 	SyncWrites bool   `env:"BROKER_SYNC_WRITES" envDefault:"false" help:"fsync each batch before it is acknowledged"`
 
@@ -36,10 +36,22 @@ type configuration struct {
 }
 
 func (c *configuration) Validate() error {
+	host, _, err := net.SplitHostPort(c.Address)
+
+	ip := net.ParseIP(host)
+	if err != nil || ip == nil || ip.IsUnspecified() {
+		return fmt.Errorf("BROKER_ADDRESS is %q: it must be an IP that clients can reach and a port, like 127.0.0.1:9092",
+			c.Address)
+	}
+
+	if c.DataDir == "" {
+		return errors.New("BROKER_DATA_DIR is empty: name a folder for the data")
+	}
+
 	if c.Like != likeKafka && c.Like != likeRedpanda {
 		return fmt.Errorf("BROKER_LIKE is %q: it must be %s or %s", c.Like, likeKafka, likeRedpanda)
 	}
-	_, err := c.security() // reads what the files hold
+	_, err = c.security() // reads what the files hold
 
 	return err
 }
@@ -145,8 +157,13 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	}
 
 	cluster, err := kfake.NewCluster(options...)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("BROKER_ADDRESS %s is taken: stop what listens there, or choose another port",
+			config.Address)
+	}
+
 	if err != nil {
-		return nil, fmt.Errorf("cannot serve BROKER_ADDRESS %s from %s: %w", config.Address, config.DataDir, err)
+		return nil, fmt.Errorf("cannot serve %s from %s: %w", config.Address, config.DataDir, err)
 	}
 	declineSessions(cluster)
 	refuseTransactions(cluster)

@@ -105,9 +105,11 @@ func TestRefusals(t *testing.T) {
 		"a second broker on the same data": {[]string{"BROKER_ADDRESS=127.0.0.1:0"},
 			[]string{b.dir, "held by another broker"}},
 		"a second broker on the same address": {[]string{"BROKER_DATA_DIR=" + t.TempDir()},
-			[]string{"BROKER_ADDRESS " + b.address, "in use"}},
+			[]string{b.address, "taken"}},
 		"a broker to be like that there is not": {[]string{"BROKER_ADDRESS=127.0.0.1:0", "BROKER_LIKE=pulsar"},
 			[]string{"BROKER_LIKE", "pulsar"}},
+		"an address that clients cannot reach": {[]string{"BROKER_ADDRESS=0.0.0.0:9092"},
+			[]string{"BROKER_ADDRESS", "0.0.0.0:9092"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			said := kit.Run(t, b.settings(c.env...))

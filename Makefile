@@ -33,7 +33,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all bench-gate drawings profile chaos evidence heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests preflight verify-compose ci
+.PHONY: help bench bench-all bench-gate drawings chaos evidence heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests preflight verify-compose ci
 
 FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
@@ -110,9 +110,6 @@ bench-all: build ## measure floods, slow banks, growth and profiles, too (an hou
 
 bench-gate: build ## compare short ratios (of the ledger alone, of a bare pipeline) with those in findings/ratios.json; worse by 15 % twice is a failure (4 minutes; quiet machine)
 	@nothing_worse() { bin/loadtest bench --parts gate --runs 3 --compare findings/ratios.json; }; nothing_worse || { echo 'measuring again: what is worse must be so twice'; nothing_worse; }
-
-profile: build ## show where the engine spends time and memory at its maximum; writes .stack/profiles
-	@bin/loadtest bench --parts profile $(ARGS)
 
 chaos: build ## break a stack of its own while payments flow, then prove that nothing was lost (about 3 minutes): make chaos ARGS='--seed 7 --duration 10m'
 	@bin/loadtest chaos $(ARGS)

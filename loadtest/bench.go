@@ -34,7 +34,6 @@ func benchCommand() *cobra.Command {
   loadtest bench --parts latency --rates 1000 --env clearing-engine:LEDGER_REQUEST_PAUSE=1ms
   loadtest bench --parts maximum --rows "shared cores" --engines 4
   SANDBOX_CUSTOMERS=1000000 loadtest bench --parts maximum --mix hottest
-  loadtest bench --parts profile
   loadtest bench --from now.json --compare earlier.json    # measures nothing`,
 		Args: cobra.NoArgs,
 	}
@@ -152,7 +151,6 @@ func (f *benchFlags) complete(config *bench.Config) error {
 		return err
 	}
 	config.Dir = filepath.Join(root, ".stack", "bench")
-	config.Profiles = filepath.Join(root, ".stack", "profiles")
 
 	return nil
 }

@@ -41,7 +41,6 @@ type Config struct {
 	Room         bool        // the control room runs in every row
 	Archive      bool        // the archiver does
 	Environment  environment // more variables of every row
-	Profiles     string      // folder of the part profile
 	Log          *os.File
 }
 

@@ -66,10 +66,6 @@ func (m *session) pipeline(ctx context.Context) error {
 		return err
 	}
 
-	profiled := func() error { return nil }
-	if m.part == profilePart {
-		profiled = m.startProfile(ctx, engines[0])
-	}
 	stopFlood := m.startFlood(ctx)
 	var counted meter.Engines
 	var unmeasured error
@@ -83,10 +79,6 @@ func (m *session) pipeline(ctx context.Context) error {
 
 	result, err := m.load(running, cmp.Or(m.mix, m.Mix), config)
 	if err := errors.Join(err, unmeasured, stopFlood()); err != nil {
-		return err
-	}
-
-	if err := profiled(); err != nil {
 		return err
 	}
 

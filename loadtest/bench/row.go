@@ -59,7 +59,6 @@ const (
 	growthPart   = "growth"
 	capsPart     = "caps"
 	idlePart     = "idle"
-	profilePart  = "profile"
 	gatePart     = "gate"
 )
 
@@ -75,7 +74,6 @@ var parts = []struct{ name, what string }{
 	{capsPart, "the maximum with a cap on outflow on every bank: a fourth leg, whose holds all stay alive"},
 	{distancePart, "three replicas of the ledger, and banks far from the broker, 1, 20 and 60 ms there and back: latency at 1,000/s, and the maximum"},
 	{idlePart, "what a ready system takes while nobody pays, the control room included"},
-	{profilePart, "the maximum while the engine is profiled"},
 	{gatePart, "short rows whose ratios make bench-gate compares with those in findings/ratios.json"},
 }
 
@@ -210,7 +208,6 @@ func (c Config) rows() (chosen []row) {
 		row{rate: 200, mix: "plain", banks: 5, flood: load.Flood{Kind: load.Payments, PerSecond: 3000}})
 
 	add(idlePart, "nobody pays", row{does: rest, sharedCores: true})
-	add(profilePart, "maximum, while profiled", row{})
 	add(gatePart, "gate, ledger alone", row{does: fillLedger, payments: gatePayments})
 	add(gatePart, "gate, maximum", row{payments: gatePayments})
 	add(gatePart, "gate, bare pipeline", row{does: payBare, rate: 1000, payments: 1000 * gateSeconds})

@@ -1,10 +1,8 @@
 package meter
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -28,40 +26,24 @@ type Engines map[sample]float64
 // sample is a counter, or of a histogram its sum or its count.
 type sample struct{ name, label string } // the value of the only label
 
-// Get returns what a service's telemetry has at a URL.
-func Get(ctx context.Context, url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// Families reads the metrics at a telemetry URL, by name.
+func Families(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
 
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read metrics: %w", err)
 	}
 	defer response.Body.Close()
-
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s responds %s", url, response.Status)
-	}
-
-	return io.ReadAll(response.Body)
-}
-
-// Families reads the metrics at a telemetry URL, by name.
-func Families(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
-	text, err := Get(ctx, url+"/metrics")
-	if err != nil {
-		return nil, fmt.Errorf("cannot read metrics: %w", err)
+		return nil, fmt.Errorf("%s/metrics responds %s", url, response.Status)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s/metrics: %w", url, err)
-	}
-
-	return families, nil
+	return parser.TextToMetricFamilies(response.Body)
 }
 
 // ReadEngines reads the metrics of engines from their telemetry URLs.

@@ -44,7 +44,8 @@ func flooding(floods ...load.Flood) step {
 
 // byABank is what one bank may send: conflicting orders of one EndToEndId, and copies of a payment to a payee whose
 // bank does not answer. Payments of others must not suffer.
-var byABank = flooding(load.Flood{Kind: load.Conflicts, PerSecond: 4000}, load.Flood{Kind: load.Copies, PerSecond: 2000})
+var byABank = flooding(load.Flood{Kind: load.Conflicts, PerSecond: 4000},
+	load.Flood{Kind: load.Copies, PerSecond: 2000})
 
 // overload is more payments than the clearing house can clear. The front door may refuse with 429; what is in Kafka
 // must end like any payment. Each payment is of one centavo, so the load does not run out of money.

@@ -38,6 +38,7 @@ func Families(ctx context.Context, url string) (map[string]*dto.MetricFamily, er
 		return nil, fmt.Errorf("cannot read metrics: %w", err)
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s/metrics responds %s", url, response.Status)
 	}

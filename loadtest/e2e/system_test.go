@@ -330,6 +330,9 @@ func (s *system) settlesAgain() {
 	s.t.Errorf("%d loads after the fault did not settle", tries)
 }
 
+// progressMax is for three replicas of the ledger on a busy machine with a slow disk.
+const progressMax = 4 * time.Minute
+
 // progress waits until so many payments more have their reports. A slow machine may not be able to
 // do all that a test does within one load. What follows must meet a load all the same, so one that
 // is over is started once more.
@@ -337,7 +340,7 @@ func (r *loadRun) progress(reports int64) {
 	t := r.s.t
 	t.Helper()
 	goal := r.s.ends(stream.Settlements) + reports
-	r.s.eventually(fmt.Sprintf("%d reports more", reports), func() bool {
+	kit.AwaitWithin(t, progressMax, fmt.Sprintf("%d reports more", reports), func() (bool, string) {
 		select {
 		case err := <-r.ended:
 			r.add(err)
@@ -351,7 +354,9 @@ func (r *loadRun) progress(reports int64) {
 		default:
 		}
 
-		return r.s.ends(stream.Settlements) >= goal
+		ends := r.s.ends(stream.Settlements)
+
+		return ends >= goal, fmt.Sprintf("%d of %d", ends, goal)
 	})
 }
 

@@ -521,12 +521,17 @@ func oneLife(h *house, browser context.Context) {
 	p := h.open(browser)
 	shows := func(report *pixv1.SettlementReport, kinds ...string) {
 		h.t.Helper()
-		read[bool](p, `(() => { document.getElementById('life-id').value = ''; return true })()`)
-		kit.Must(h.t, chromedp.Run(p.ctx, chromedp.SendKeys(`#life-id`, report.EndToEndId+"\r", chromedp.ByQuery)))
+		wanted, _ := json.Marshal(kinds)
+		// On a busy machine the room may not read all of it in its time. Then it says so, and is asked again.
+		kit.AwaitWithin(h.t, waitMax, "all of the life of "+report.EndToEndId, func() (bool, string) {
+			read[bool](p, `(() => { document.getElementById('life-id').value = ''; return true })()`)
+			kit.Must(h.t, chromedp.Run(p.ctx, chromedp.SendKeys(`#life-id`, report.EndToEndId+"\r", chromedp.ByQuery)))
+			p.shows(`!/^Reading/.test(document.getElementById('life-result').innerText)`)
 
-		for _, kind := range kinds {
-			p.shows(fmt.Sprintf(`!!document.querySelector('#life-result [data-kind="%s"]')`, kind))
-		}
+			return read[bool](p, fmt.Sprintf(
+				`%s.every((kind) => !!document.querySelector('#life-result [data-kind="' + kind + '"]'))`, wanted)),
+				read[string](p, `document.getElementById('life-result').innerText`)
+		})
 
 		for _, topic := range []string{stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses,
 			stream.Settlements} {

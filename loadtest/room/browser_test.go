@@ -529,7 +529,7 @@ func oneLife(h *house, browser context.Context) {
 			p.shows(`!/^Reading/.test(document.getElementById('life-result').innerText)`)
 
 			return read[bool](p, fmt.Sprintf(
-				`%s.every((kind) => !!document.querySelector('#life-result [data-kind="' + kind + '"]'))`, wanted)),
+					`%s.every((kind) => !!document.querySelector('#life-result [data-kind="' + kind + '"]'))`, wanted)),
 				read[string](p, `document.getElementById('life-result').innerText`)
 		})
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -24,7 +23,7 @@ import (
 // entry to the index beside the segment. That misses what loses both files, so every marksInterval the ends of
 // all partitions are written to marksFile, and synced.
 const (
-	marksFile     = "ends.json"
+	marksFile     = "acknowledged.json"
 	marksInterval = time.Second
 
 	// With kfake's default of an hour, a load test fills the authorization topics far beyond their retention.
@@ -40,6 +39,12 @@ type mark struct {
 	Start, End []int64
 }
 
+// marks are those of all topics by name, with the CRC32-C of their JSON.
+type marks struct {
+	CRC    uint32
+	Topics json.RawMessage
+}
+
 // topic is one of kfake's topics.json.
 type topic struct {
 	Name       string
@@ -48,9 +53,16 @@ type topic struct {
 	Configs    map[string]string
 }
 
-// readJSON reads a file of the broker's folder into what it holds, unless there is none.
-func readJSON(folder, name string, into any) error {
-	text, err := os.ReadFile(filepath.Join(folder, name))
+// keepForever reports whether nothing of the topic expires.
+func (t topic) keepForever() bool { return t.Configs["retention.ms"] == "-1" }
+
+func (t topic) folder(data string, partition int) string {
+	return filepath.Join(data, "partitions", url.PathEscape(t.Name)+"-"+strconv.Itoa(partition))
+}
+
+// readJSON reads a file into what it holds, unless there is none.
+func readJSON(into any, path ...string) error {
+	text, err := os.ReadFile(filepath.Join(path...))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -59,18 +71,36 @@ func readJSON(folder, name string, into any) error {
 		err = json.Unmarshal(text, into)
 	}
 
-	if err != nil {
-		return fmt.Errorf("%s is damaged: %w: put it back as it was", filepath.Join(folder, name), err)
-	}
-
-	return nil
+	return err
 }
 
 func readTopics(folder string) ([]topic, error) {
 	var file struct{ Topics []topic }
-	err := readJSON(folder, "topics.json", &file)
-
+	err := readJSON(&file, folder, "topics.json")
 	return file.Topics, err
+}
+
+func readMarks(folder string) (map[string]mark, error) {
+	file := marks{Topics: json.RawMessage("{}")}
+	file.CRC = crc32.Checksum(file.Topics, castagnoli)
+
+	err := readJSON(&file, folder, marksFile)
+	if err == nil && crc32.Checksum(file.Topics, castagnoli) != file.CRC {
+		err = errors.New("its checksum is wrong")
+	}
+
+	topics := map[string]mark{}
+	if err == nil {
+		err = json.Unmarshal(file.Topics, &topics)
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged (%w), so nobody knows how far the logs were acknowledged: "+
+			"put it back as it was, or remove it if you know that the logs are whole",
+			filepath.Join(folder, marksFile), err)
+	}
+
+	return topics, nil
 }
 
 // keepLogs writes the marks, and drops what has expired, until stop is closed. Without marks the next start could not
@@ -92,7 +122,7 @@ func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 
 		text, _ := json.Marshal(now) // nothing in it can fail
 		if err == nil && string(text) != string(written) {
-			err, written = replace(filepath.Join(folder, marksFile), text), text
+			err, written = writeMarks(folder, text), text
 		}
 
 		if err != nil {
@@ -112,7 +142,10 @@ func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 	}
 }
 
-func replace(path string, text []byte) error {
+func writeMarks(folder string, topics []byte) error {
+	text, _ := json.Marshal(marks{crc32.Checksum(topics, castagnoli), topics})
+	path := filepath.Join(folder, marksFile)
+
 	file, err := os.Create(path + ".new")
 	if err != nil {
 		return err
@@ -129,10 +162,13 @@ func replace(path string, text []byte) error {
 // checkLogs returns an error that names each log from which something acknowledged is missing, unless its loss
 // is accepted: as topic/partition@offset, the first one that is lost.
 func checkLogs(folder string, accepted []string) error {
-	marks := map[string]mark{}
-
 	topics, err := readTopics(folder)
-	if err = cmp.Or(err, readJSON(folder, marksFile, &marks)); err != nil {
+	if err != nil {
+		return fmt.Errorf("%s is damaged: %w: put it back as it was", filepath.Join(folder, "topics.json"), err)
+	}
+
+	marks, err := readMarks(folder)
+	if err != nil {
 		return err
 	}
 	var all []error
@@ -145,7 +181,8 @@ func checkLogs(folder string, accepted []string) error {
 		}
 
 		for partition := range t.Partitions {
-			log := partitionLog{folder: fmt.Sprintf("%s/partitions/%s-%d", folder, url.PathEscape(t.Name), partition)}
+			log := partitionLog{folder: t.folder(folder, partition),
+				gaps: strings.Contains(t.Configs["cleanup.policy"], "compact")}
 
 			known[log.folder] = true
 			if err := log.read(); err != nil {
@@ -153,7 +190,7 @@ func checkLogs(folder string, accepted []string) error {
 			}
 
 			if partition < len(m.End) && log.wrong == "" {
-				log.compare(m.Start[partition], m.End[partition], t.Configs["retention.ms"] == "-1")
+				log.compare(m.Start[partition], m.End[partition], t.keepForever())
 			}
 
 			id := fmt.Sprintf("%s/%d@%d", t.Name, partition, log.end)
@@ -186,6 +223,7 @@ func checkLogs(folder string, accepted []string) error {
 // partitionLog is what the files of a partition hold.
 type partitionLog struct {
 	folder     string
+	gaps       bool // offsets may be missing: earlier versions compacted
 	segments   int
 	start, end int64  // the first offset, and the one after the last that is whole
 	wrong      string // what is lost
@@ -219,7 +257,7 @@ func (l *partitionLog) read() error {
 			l.start, l.end = base, base
 		}
 
-		if base != l.end {
+		if base < l.end || base > l.end && !l.gaps {
 			l.wrong = fmt.Sprintf("lacks what was acknowledged from offset %d to %d", l.end, base-1)
 			return nil
 		}
@@ -275,7 +313,7 @@ func (l *partitionLog) batch(text []byte) (size int) {
 	}
 
 	first, size := int64(binary.BigEndian.Uint64(text)), 12+int(int32(binary.BigEndian.Uint32(text[8:]))) //nolint:gosec // compared below
-	if size < batchHeader || size > len(text) || first != l.end {
+	if size < batchHeader || size > len(text) || first < l.end || first > l.end && !l.gaps {
 		return 0
 	}
 	// The checksum is of what is behind it. The epoch is that of the only broker, 0.
@@ -311,7 +349,7 @@ func (l *partitionLog) compare(markedStart, markedEnd int64, keepForever bool) {
 	case l.end < markedEnd && (keepForever || l.segments > 0):
 		l.wrong = fmt.Sprintf("ends at offset %d, and what was acknowledged up to offset %d is lost", l.end,
 			markedEnd-1)
-	case l.start > markedStart && keepForever:
+	case l.start > markedStart && keepForever && !l.gaps:
 		l.wrong = fmt.Sprintf("begins at offset %d, and what was acknowledged from offset %d on is lost", l.start,
 			markedStart)
 	}

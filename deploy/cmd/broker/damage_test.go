@@ -66,7 +66,7 @@ func TestDamagedLog(t *testing.T) {
 	cut := func(bytes int64) func([]byte) []byte {
 		return func(text []byte) []byte { return text[:int64(len(text))-bytes] }
 	}
-	swap := func(from, to string) func([]byte) []byte {
+	replace := func(from, to string) func([]byte) []byte {
 		return func(text []byte) []byte { return bytes.Replace(text, []byte(from), []byte(to), 1) }
 	}
 
@@ -86,11 +86,15 @@ func TestDamagedLog(t *testing.T) {
 		})}},
 		"a batch without its entry": {damage: []func(string){edit(log+"0.idx", cut(indexEntrySize+3))}},
 		"a snapshot that hides": {
-			damage: []func(string){edit(log+"snapshot.json", swap(`"high_watermark":20`, `"high_watermark":10`))}},
+			damage: []func(string){edit(log+"snapshot.json", replace(`"high_watermark":20`, `"high_watermark":10`))}},
 		"a byte of the first batch": {[]func(string){edit(log+"0.dat", flip(batch-1))},
 			"is damaged: the batch at offset 0", "payments/1@0"},
+		"a length": {[]func(string){edit(log+"0.dat", flip(9))}, "is damaged: the batch at offset 0",
+			"payments/1@0"},
 		"a byte of the last batch": {[]func(string){edit(log+"0.dat", flip(size(log+"0.dat")-1))},
 			"is damaged: the batch at offset 19", "payments/1@19"},
+		"the tail": {[]func(string){edit(log+"0.dat", cut(3))}, "is damaged: the batch at offset 19",
+			"payments/1@19"},
 		"the tail, at a batch": {[]func(string){edit(log+"0.dat", cut(2*batch))},
 			"ends at offset 18, and its index has 2 acknowledged batches more", "payments/1@18"},
 		"the tail of log and index": {
@@ -98,8 +102,10 @@ func TestDamagedLog(t *testing.T) {
 			"ends at offset 18, and what was acknowledged up to offset 19 is lost", "payments/1@18"},
 		"all files": {[]func(string){remove(log)},
 			"ends at offset 0, and what was acknowledged up to offset 19 is lost", "payments/1@0"},
-		"partitions": {[]func(string){edit("topics.json", swap(`"partitions":2`, `"partitions":1`))},
+		"partitions": {[]func(string){edit("topics.json", replace(`"partitions":2`, `"partitions":1`))},
 			"no partition for the log in", ""},
+		"the mark": {[]func(string){edit(marksFile, replace(`0,20`, `0,10`))},
+			"its checksum is wrong", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			damaged := newBroker(t)

@@ -34,11 +34,11 @@ func (b *broker) settings(more ...string) []string {
 	return append(append([]string{"BROKER_ADDRESS=" + b.address, "BROKER_DATA_DIR=" + b.dir}, b.env...), more...)
 }
 
-// start runs the broker until it answers.
-func (b *broker) start() {
+// start runs the broker until it answers this client, or one without a password.
+func (b *broker) start(clients ...*kgo.Client) {
 	b.t.Helper()
 	b.Program = kit.Start(b.t, b.settings()...)
-	client := b.client()
+	client := append(clients, b.client())[0]
 	kit.Await(b.t, "the broker answers", func() (bool, string) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()

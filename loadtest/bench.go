@@ -50,7 +50,7 @@ func benchCommand() *cobra.Command {
 		"cases of the payments in every row that has none of its own, as of loadtest run")
 	f.BoolVar(&config.Room, "room", false, "the control room runs in every row")
 	f.BoolVar(&config.Archive, "archive", false, "the archiver runs in every row")
-	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
+	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value; one that it does not know has no effect")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.drawings, "drawings", "", "write drawings to this folder as SVG")
 	f.StringVar(&flags.from, "from", "", "measure nothing, but read a result that --json wrote")

@@ -59,7 +59,7 @@ func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func()
 			return func() { file.Close() }, nil
 		}
 
-		if !told {
+		if !told && errors.Is(err, syscall.EWOULDBLOCK) {
 			fmt.Fprintf(progress, "another process is filling %s; waiting for it\n", folder)
 		}
 

@@ -1,4 +1,4 @@
-// Package grafana holds the dashboards, which are written in Grafana, and tests them.
+// Package grafana holds the dashboards, which Grafana reads, and tests them.
 package grafana
 
 import (
@@ -26,6 +26,7 @@ type dashboard struct {
 
 type panel struct {
 	Type, Title, Description string
+	Panels                   []json.RawMessage // of a row that is closed
 	Targets                  []struct{ Expr, LegendFormat string }
 	FieldConfig              struct {
 		Defaults struct {
@@ -42,6 +43,9 @@ type annotation struct {
 	Target struct{ Expr string }
 }
 
+// datasources finds the uid of each data source in a file whose keys are sorted.
+var datasources = regexp.MustCompile(`"datasource": \{\s*"type": "[^"]*",\s*"uid": "([^"]*)"`)
+
 // dashboards reads the files, by their names.
 func dashboards(t *testing.T) map[string]dashboard {
 	files, err := filepath.Glob("dashboards/*.json")
@@ -51,6 +55,11 @@ func dashboards(t *testing.T) map[string]dashboard {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		kit.Must(t, err)
+		for _, source := range datasources.FindAllStringSubmatch(string(text), -1) {
+			if source[1] != "prometheus" {
+				t.Errorf("%s asks the data source %s, not prometheus, which provisioning makes", file, source[1])
+			}
+		}
 		var d dashboard
 		kit.Must(t, json.Unmarshal(text, &d))
 		all[file] = d
@@ -69,6 +78,10 @@ func panels(t *testing.T) map[string]panel {
 
 	for file, d := range dashboards(t) {
 		for _, p := range d.Panels {
+			if len(p.Panels) > 0 {
+				t.Errorf("%s: open the row %s before you copy the dashboard: nothing reads what is in it", file, p.Title)
+			}
+
 			if p.Type == "row" {
 				continue
 			}
@@ -97,8 +110,9 @@ func TestPanelsExplainThemselves(t *testing.T) {
 	for title, p := range panels(t) {
 		shown := p.FieldConfig.Defaults
 		if !strings.HasSuffix(title, "?") || !strings.HasSuffix(p.Description, ".") || shown.Unit == "" ||
-			len(p.Targets) == 0 {
-			t.Errorf("%s: needs a question as title, a description in whole sentences, a unit and a query", title)
+			len(p.Targets) == 0 || len(shown.Thresholds.Steps) == 0 {
+			t.Errorf("%s: needs a question as title, a description in whole sentences, a unit, a query and thresholds", title)
+			continue
 		}
 		steps := shown.Thresholds.Steps[1:] // the first is the floor
 

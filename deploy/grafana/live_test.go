@@ -140,10 +140,14 @@ func watch(t *testing.T, s *stack.Stack, statsd string) string {
 			jobs[job] = append(jobs[job], telemetry)
 		}
 	}
-	config, _, _ := strings.Cut(read(t, "../prometheus/prometheus.yml"), "scrape_configs:")
+	config, shipped, _ := strings.Cut(read(t, "../prometheus/prometheus.yml"), "scrape_configs:")
 	config = strings.Replace(config, "rules.yml", prometheus+"/rules.yml", 1) + "scrape_configs:\n"
 
 	for job, targets := range jobs {
+		if !strings.Contains(shipped, "job_name: "+job) {
+			t.Errorf("prometheus.yml has no job %s, by which rules and dashboards select", job)
+		}
+
 		config += fmt.Sprintf("  - {job_name: %s, static_configs: [{targets: [%s]}]}\n", job,
 			strings.Join(targets, ", "))
 	}

@@ -52,7 +52,7 @@ func TestAttached(t *testing.T) {
 	kit.Must(t, a.Start(t.Context(), "engine-0"))
 
 	again := statusByName(t, a)["engine-0"]
-	if again.State != Ready || again.PID == killed.PID || again.Run == killed.Run ||
+	if again.State != Ready || again.PID == killed.PID ||
 		again.Telemetry != killed.Telemetry {
 		t.Errorf("started again: %+v; it was %+v", again, killed)
 	}

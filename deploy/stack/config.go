@@ -91,7 +91,7 @@ type Config struct {
 	// RestartCrashed restarts a process that crashes.
 	RestartCrashed bool
 
-	ReadyWithin time.Duration // for each process to become ready; default 3 minutes: a ledger reads a gigabyte first
+	ReadyWithin time.Duration // for each process to become ready; default startsWithin
 	StopWithin  time.Duration // for each process to end after SIGTERM, then SIGKILL; default 15 s
 
 	Progress io.Writer `json:"-"` // if set, Start writes here what it does
@@ -115,7 +115,7 @@ func (c *Config) withDefaults() (Config, error) {
 	d.Kafka = cmp.Or(d.Kafka, Embedded)
 	d.Brokers = cmp.Or(d.Brokers, 1)
 	d.Engines = cmp.Or(d.Engines, 1)
-	d.ReadyWithin = cmp.Or(d.ReadyWithin, 3*time.Minute)
+	d.ReadyWithin = cmp.Or(d.ReadyWithin, startsWithin)
 
 	d.StopWithin = cmp.Or(d.StopWithin, 15*time.Second)
 	if d.Progress == nil {

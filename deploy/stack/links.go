@@ -57,6 +57,7 @@ func (l *links) close() {
 	for _, one := range l.open {
 		one.Close()
 	}
+	clear(l.open)
 }
 
 // Links returns the links from a process to the servers of a kind, Broker or TigerBeetle: see Config.Linked.

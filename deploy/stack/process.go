@@ -195,7 +195,7 @@ func (p *process) awaitDying(ctx context.Context) error {
 func (p *process) signal(signal os.Signal) error {
 	r := p.current()
 	if r == nil || r.dead() {
-		return fmt.Errorf("cannot send %v to %s: it is not running", signal, p.name)
+		return fmt.Errorf("cannot signal %s: it is not running", p.name)
 	}
 
 	if err := r.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -179,6 +179,7 @@ func (s *Stack) beside(config Config) (Config, error) {
 		return whole, err
 	case !s.anyRuns():
 		s.addresses.begin(whole.Ports) // its ports may have been taken since
+		s.links.close()                // they lead to the old ones
 		return whole, nil
 	case has.kind() != whole.kind():
 		return whole, fmt.Errorf("the running stack has %s: bring it up as that, or stop it first (down)", has.kind())
@@ -186,7 +187,8 @@ func (s *Stack) beside(config Config) (Config, error) {
 		return whole, errors.New("the processes of the running stack have no links: stop it first (down)")
 	}
 
-	whole.Ports, whole.Cuts, whole.Engines = has.Ports, has.Cuts, max(whole.Engines, s.engines)
+	whole.Ports, whole.Cuts, whole.Linked = has.Ports, has.Cuts, has.Linked
+	whole.Engines = max(whole.Engines, s.engines)
 	if len(whole.Env) == 0 {
 		whole.Env = has.Env
 	}

@@ -2,7 +2,6 @@ package stack
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -30,16 +29,15 @@ type Status struct {
 	Problem     string // why it is not ready; empty when it is
 	Address     string // where it serves; of the control room its URL, with the token; empty for an engine
 	Telemetry   string
-	Run         string        // differs from that of any other run
-	MemoryBytes int64         // resident
-	CPU         time.Duration // of a processor, since its start
-	Optional    bool          // the stack is ready without it
-	Cuttable    bool          // see Attached.Cut
-	Cut         []string      // FromBroker, FromLedger
+	MemoryBytes int64    // resident
+	Optional    bool     // the stack is ready without it
+	Cuttable    bool     // see Attached.Cut
+	Cut         []string // FromBroker, FromLedger
 }
 
-// startsWithin is how long a process that is not ready starts. After that, or once it was ready, it has a problem.
-const startsWithin = time.Minute
+// startsWithin is how long a process that is not ready starts: a ledger reads a gigabyte first. After that, or once it
+// was ready, it has a problem.
+const startsWithin = 3 * time.Minute
 
 // status returns the processes in the order of starting.
 func (s *Stack) status(ctx context.Context) (all []Status, err error) {
@@ -69,12 +67,17 @@ func (s *Stack) status(ctx context.Context) (all []Status, err error) {
 		}
 
 		if status.Name == Room {
-			status.Address, err = s.RoomURL()
+			url, err := s.RoomURL()
+			if err == nil {
+				status.Address = url
+			} else if status.Problem == "" { // its token is made when it first starts
+				status.Problem = err.Error()
+			}
 		}
 		kept = append(kept, status)
 	}
 
-	return kept, err
+	return kept, nil
 }
 
 func (p *process) status(ctx context.Context) Status {
@@ -88,7 +91,7 @@ func (p *process) status(ctx context.Context) Status {
 		return status
 	}
 
-	status.PID, status.Run = r.Pid, fmt.Sprint(r.Pid, " ", r.began.UnixNano())
+	status.PID = r.Pid
 	if r.dead() {
 		status.Problem = r.howEnded()
 		if r.How.Exited() {
@@ -99,7 +102,7 @@ func (p *process) status(ctx context.Context) Status {
 	}
 	seen := look(r.Pid)
 
-	status.MemoryBytes, status.CPU = seen.memory, seen.cpu
+	status.MemoryBytes = seen.memory
 	if seen.frozen {
 		status.State, status.Problem = Frozen, "frozen (SIGSTOP)"
 		return status
@@ -127,8 +130,7 @@ func (p *process) status(ctx context.Context) Status {
 type sight struct {
 	dying  bool // it runs no more of its program, but may still hold its memory, ports and files
 	frozen bool
-	memory int64         // bytes, resident
-	cpu    time.Duration // of a processor, since its start
+	memory int64 // bytes, resident
 }
 
 // look returns what the kernel shows of a process. One that it does not show has just ended.
@@ -147,15 +149,13 @@ func look(pid int) sight {
 		return n
 	}
 	const (
-		exiting  = 0x4               // the kernel's PF_EXITING
-		killSent = 1 << (9 - 1)      // SIGKILL among the pending signals
-		tick     = time.Second / 100 // USER_HZ
+		exiting  = 0x4          // the kernel's PF_EXITING
+		killSent = 1 << (9 - 1) // SIGKILL among the pending signals
 	)
 
 	return sight{
 		dying:  fields[0] == "Z" || fields[0] == "X" || number(6)&exiting != 0 || number(28)&killSent != 0,
 		frozen: fields[0] == "T",
 		memory: number(21) * int64(os.Getpagesize()),
-		cpu:    time.Duration(number(11)+number(12)) * tick,
 	}
 }

@@ -44,8 +44,8 @@ var (
 	errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
 )
 
-// actTimeout bounds an act; a process that starts must be ready within it.
-const actTimeout = 2 * time.Minute
+// actTimeout bounds an act. It is longer than the stack waits for a process to become ready, and then says why not.
+const actTimeout = 4 * time.Minute
 
 var acts = []string{actKill, actFreeze, actThaw, actRestart, actAddEngine, actCut, actMend,
 	actBank, actLoad}

@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 			t.Fatalf("got %v; want MessageTooLarge", err)
 		}
 	})
-	t.Run("a transaction, unless a test wants it", func(t *testing.T) {
+	t.Run("a transaction", func(t *testing.T) {
 		client := b.client(kgo.TransactionalID("any"), kgo.DefaultProduceTopic("payments"))
 
 		err := client.BeginTransaction()

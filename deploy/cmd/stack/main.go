@@ -130,7 +130,7 @@ changes restarts. It stays until the next one, or down.`
 	flags.BoolVar(&c.KafkaSecured, "kafka-locks", false,
 		"secure Kafka: TLS, a password for each user, least-privilege ACLs; the secrets are in kafka-keys of --dir")
 	flags.StringArrayVar(&o.variables, "env", nil,
-		"`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
+		"`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable. One that the program does not know has no effect")
 	flags.BoolVar(&c.Cuts, "cuts", false,
 		"lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
 	flags.BoolVar(&c.Room, "room", true, "start the control room, a page that shows the stack and breaks it")
@@ -147,7 +147,12 @@ func (o *options) check() error {
 		o.env[process] = append(o.env[process], variable)
 	}
 
-	return errors.Join(
+	var badReplicas error
+	if o.config.Replicas != 1 && o.config.Replicas != 3 {
+		badReplicas = fmt.Errorf("--replicas is %d: it must be 1 or 3", o.config.Replicas)
+	}
+
+	return errors.Join(badReplicas,
 		stack.CheckProcesses(o.env),
 		settings.InRange("--ledger-reserve", o.reserve, 0, 1<<20),
 		settings.InRange("--engines", o.config.Engines, 1, stack.EnginesMax),

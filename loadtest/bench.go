@@ -95,7 +95,12 @@ Environment:
 		}
 		result.Write(os.Stdout) // what was valid so far
 
-		err = errors.Join(err, report.WriteJSON(flags.json, result), result.Draw(flags.drawings))
+		// A result without a figure overwrites no earlier one.
+		if slices.ContainsFunc(result.Rows, func(r bench.Row) bool { return len(r.Verdicts) > 0 }) {
+			err = errors.Join(err, report.WriteJSON(flags.json, result))
+		}
+
+		err = errors.Join(err, result.Draw(flags.drawings))
 		if earlier != nil {
 			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier))
 		}

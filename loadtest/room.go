@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -47,6 +48,11 @@ func (e *roomEnvironment) Validate() error {
 	if (e.LoadUser == "") != (e.LoadPassword == "") {
 		return fmt.Errorf("LOAD_KAFKA_SASL_USER is %q and LOAD_KAFKA_SASL_PASSWORD_FILE %q: give both or none",
 			e.LoadUser, e.LoadPassword)
+	}
+
+	if u, err := url.Parse(e.SimulatorURL); err != nil || e.SimulatorURL != "" &&
+		(u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		return fmt.Errorf("SIMULATOR_URL is %q: it must be a URL like http://127.0.0.1:8081", e.SimulatorURL)
 	}
 
 	return errors.Join(e.Stream.Validate(), e.Ledger.Validate(), e.Reads.Validate(), e.Population.Validate(),

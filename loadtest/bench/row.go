@@ -167,7 +167,7 @@ func (c Config) rows() (chosen []row) {
 	add(doorPart, fmt.Sprintf("front door, payments in batches of %d", batchLines),
 		row{does: payBatch, payments: doorPayments, env: acceptsAll})
 	add(doorPart, "front door, states", row{does: readStates, payments: doorPayments, env: acceptsAll})
-	add(doorPart, "front door, balances while 1,000/s settle",
+	add(doorPart, "front door, balances while 1,000/s from Kafka settle",
 		row{does: readBalances, payments: int(settlingRate * c.RateDuration.Seconds()), env: acceptsAll})
 
 	add(slowPart, "ledger alone, slow banks", row{does: fillLedger, answers: slowAnswers})

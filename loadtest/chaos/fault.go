@@ -109,7 +109,7 @@ func init() {
 			nothing, banks, 4 * s, 8 * s, floodWithReads, nil},
 		{"large-answers", "for 4 to 8 s somebody writes 60 responses of 120 kB a second that are none", nothing,
 			only("responses"), 4 * s, 8 * s, largeAnswers, nil},
-		{"overload", "one bank pays 50,000 times as fast as Kafka takes it", nothing, banks, 4 * s, 8 * s, overload,
+		{"overload", "one bank writes 50,000 payments straight to Kafka, as fast as it takes them", nothing, banks, 4 * s, 8 * s, overload,
 			nil},
 		{"acts", "an operator acts for 4 to 8 s: a bank is suspended or joins, money comes and goes, an account is blocked",
 			nothing, only("register"), 4 * s, 8 * s, act(""), nil},

@@ -28,15 +28,16 @@ func flooding(floods ...load.Flood) step {
 		}
 		ctx, stop := context.WithTimeout(ctx, f.lasts)
 		defer stop()
-		errs := make([]error, len(floods))
+		errs, sent := make([]error, len(floods)), make([]int, len(floods))
 		var all sync.WaitGroup
 
 		for i, flood := range floods {
 			flood.Population, flood.Bank = w.population, f.index
 			flood.Random = rand.New(rand.NewPCG(f.random.Uint64(), 0))
-			all.Go(func() { _, errs[i] = flood.Run(ctx, kafka) })
+			all.Go(func() { sent[i], errs[i] = flood.Run(ctx, kafka) })
 		}
 		all.Wait()
+		f.Detail = fmt.Sprintf("sent %v", sent)
 
 		return errors.Join(errs...)
 	}
@@ -47,8 +48,7 @@ func flooding(floods ...load.Flood) step {
 var byABank = flooding(load.Flood{Kind: load.Conflicts, PerSecond: 4000},
 	load.Flood{Kind: load.Copies, PerSecond: 2000})
 
-// overload is more payments than the clearing house can clear. The front door may refuse with 429; what is in Kafka
-// must end like any payment. Each payment is of one centavo, so the load does not run out of money.
+// overload is more payments than the clearing house can clear. What is in Kafka must end like any payment. Each payment is of one centavo, so the load does not run out of money.
 var overload = flooding(load.Flood{Kind: load.Payments, PerSecond: 1_000_000, Most: 50_000})
 
 // readFlooders is how many requests a bank that floods with reads has open.

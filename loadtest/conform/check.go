@@ -158,15 +158,13 @@ func killed(ctx context.Context, c *counterpart) error {
 	}
 	began := time.Now()
 
-	all := c.crowd()
-	if err := c.answered(ctx, all...); err != nil {
+	if err := c.answered(ctx, c.crowd()...); err != nil {
 		return err
 	}
 	took := time.Since(began)
 
 	for range kills {
 		crowd := c.crowd()
-		all = append(all, crowd...)
 
 		records := recordsOf(crowd)
 		if err := c.send(ctx, records[:len(crowd)/2]...); err != nil {
@@ -186,7 +184,11 @@ func killed(ctx context.Context, c *counterpart) error {
 		if err := c.await(ctx, crowd, make([]int, len(crowd))); err != nil {
 			return err
 		}
+
+		if err := c.answered(ctx, crowd...); err != nil { // as before it died
+			return err
+		}
 	}
 
-	return c.answered(ctx, all...)
+	return nil
 }

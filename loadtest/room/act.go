@@ -40,9 +40,7 @@ func (r refusal) Error() string {
 	return fmt.Sprintf("%s is %q: it must be %s", r.field, r.value, r.rule)
 }
 
-var (
-	errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
-)
+var errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
 
 // actTimeout bounds an act. It is longer than the stack waits for a process to become ready, and then says why not.
 const actTimeout = 4 * time.Minute

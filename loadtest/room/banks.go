@@ -25,6 +25,7 @@ type banks struct {
 const (
 	behaviourNormal = "normal"
 	behaviourSilent = "silent"
+	behaviourOther  = "other" // by a profile that is not the room's
 )
 
 var profileOf = map[string]string{behaviourNormal: "", behaviourSilent: `{"silent_share": 1}`}
@@ -64,10 +65,15 @@ func (b *banks) look(ctx context.Context, seen []Flow) {
 		switch {
 		case !known:
 			b.behaviour[ispb] = ""
-		case profiles[ispb].SilentShare >= 1:
-			b.behaviour[ispb] = behaviourSilent
 		default:
-			b.behaviour[ispb] = behaviourNormal
+			switch profile, changed := profiles[ispb]; {
+			case !changed:
+				b.behaviour[ispb] = behaviourNormal
+			case profile.SilentShare >= 1:
+				b.behaviour[ispb] = behaviourSilent
+			default:
+				b.behaviour[ispb] = behaviourOther
+			}
 		}
 	}
 }

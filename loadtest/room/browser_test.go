@@ -542,7 +542,7 @@ func oneLife(h *house, browser context.Context) {
 	}
 	back := h.settled(true)
 	shows(back, "return", "hold", "question", "answer", "verdict", "post", "report")
-	p.shows(fmt.Sprintf(`/of the payment %s, which it gives back/.test(document.querySelector('#life-result .verdict').textContent)`,
+	p.shows(fmt.Sprintf(`/a return of the payment %s/.test(document.querySelector('#life-result .verdict').textContent)`,
 		back.OriginalEndToEndId))
 	shows(h.settled(false), "order", "hold", "question", "answer", "post", "report")
 	p.right()

@@ -184,6 +184,11 @@ func (r *Room) serveLife(w http.ResponseWriter, q *http.Request) {
 	}
 
 	life, err := r.life(q.Context(), id)
+	if errors.As(err, new(*unnamed)) {
+		problemOf(http.StatusNotFound, "not-found", "No such return", err).Write(w)
+		return
+	}
+
 	if err != nil {
 		problemOf(http.StatusServiceUnavailable, "not-known", "Not known now", err).Write(w)
 		return

@@ -26,8 +26,8 @@ const (
 	lifeBefore    = time.Minute // a sender's clock may be ahead of the broker's
 )
 
-// life reads what topics and ledger know of a payment and its returns. A return's is that of the payment that it gives
-// back, from the return's time on.
+// life reads what topics and ledger know of a payment and its returns. A return's has the return's verdict, and what
+// happened from its time on, to the payment, too.
 func (r *Room) life(ctx context.Context, id pix.EndToEndID) (Life, error) {
 	if !r.living.TryLock() {
 		return Life{}, errors.New("the room reads another payment's life: try again")
@@ -50,6 +50,13 @@ func (r *Room) life(ctx context.Context, id pix.EndToEndID) (Life, error) {
 	return l, nil
 }
 
+// unnamed is a return of which the ledger has no verdict that names its payment: it is under way, refused, or unknown.
+type unnamed struct{ id pix.EndToEndID }
+
+func (u *unnamed) Error() string {
+	return fmt.Sprintf("no verdict of %s names a payment: ask for the one that it gives back", u.id)
+}
+
 // lifeInLedger returns the legs and the verdict.
 func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID) (Life, error) {
 	var payment pix.EndToEndID
@@ -61,6 +68,8 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID) (Life, error
 	switch {
 	case ctx.Err() != nil:
 		return Life{}, errors.New("the ledger does not answer")
+	case errors.As(err, new(*unnamed)):
+		return Life{}, err
 	case err != nil:
 		return Life{}, fmt.Errorf("the ledger: %w", err)
 	}
@@ -74,7 +83,13 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID) (Life, error
 		l.Centavos = trace.AmountCentavos()
 	}
 
-	if verdict, decided := trace.Verdict(); decided {
+	verdict, decided := trace.Verdict()
+	if id[0] == 'D' { // what is found begins with its verdict; its legs tell the amount
+		verdict, decided = ledger.ReturnVerdictOf(found[0]), true
+		l.Payer, l.Payee, l.Centavos = "", "", 0
+	}
+
+	if decided {
 		l.Verdict = "settled"
 		if !verdict.Settled {
 			l.Verdict, l.Reason = "rejected", verdict.Reason.String()
@@ -104,7 +119,7 @@ func (r *Room) transfersOf(id pix.EndToEndID) (payment pix.EndToEndID, found []t
 		}
 
 		if !known {
-			return payment, nil, fmt.Errorf("no verdict of %s names a payment: ask for the one that it gives back", id)
+			return payment, nil, &unnamed{id}
 		}
 
 		legs, err := r.config.Ledger.QueryTransfers(ledger.ReturnLegs(pix.ReturnID(id)))

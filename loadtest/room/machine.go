@@ -65,8 +65,11 @@ func (m *machine) set(all []stack.Status) {
 		p := Process{
 			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem,
 			MemoryBytes: status.MemoryBytes, Cut: status.Cut,
-			Partitions: m.partitions[status.Name],
 		}
+		if status.State == stack.Ready { // a dead one keeps its place in the group for a while
+			p.Partitions = m.partitions[status.Name]
+		}
+
 		p.Acts = actsOn(p, status.Cuttable)
 		m.processes = append(m.processes, p)
 	}

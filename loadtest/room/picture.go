@@ -29,7 +29,7 @@ type Picture struct {
 // Bank is a participant.
 type Bank struct {
 	ISPB      string `json:"ispb"`
-	Behaviour string `json:"behaviour"` // normal, silent; empty: not known
+	Behaviour string `json:"behaviour"` // normal, silent, other; empty: not known
 }
 
 // Flow is what one bank's customers paid to another's in the last second.

@@ -227,6 +227,10 @@ func headline(p *Picture, still time.Duration) string {
 		return fmt.Sprintf("%s; %s for an engine", rate, waiting(*p.Figures.Untaken))
 	}
 
+	if p.Light.Colour != live.Green { // it says itself what it knows
+		return rate
+	}
+
 	return rate + fmt.Sprintf("; %s checked since %s UTC, none lost, none twice", pix.Thousands(p.Light.Checked),
 		p.Light.Since.UTC().Format("15:04"))
 }

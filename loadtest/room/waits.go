@@ -13,19 +13,19 @@ type waits struct {
 	open  map[waitKey]time.Time // when an order without an outcome came
 	early map[waitKey]bool      // outcomes that were read before their orders, or again
 	took  []time.Duration       // since the last look
-	swept time.Time             // when early was emptied
+	swept time.Time             // when early and open were swept
 }
 
 type waitKey [idMax]byte
 
 // Bounds of what is measured.
 const (
-	waitsMax  = 200_000 // orders without an outcome; the oldest are kept
-	waitMax   = 10 * time.Minute
-	earlyMax  = 50_000
-	sweptFor  = 10 * time.Second
-	tookMax   = 50_000      // payments of one look
-	strayMost = time.Minute // a sender dates its records as it likes
+	waitsMax   = 200_000 // orders without an outcome; the oldest are kept
+	waitMax    = 10 * time.Minute
+	earlyMax   = 50_000
+	sweepEvery = 10 * time.Second
+	tookMax    = 50_000      // payments of one look
+	strayMost  = time.Minute // a sender dates its records as it likes
 )
 
 func newWaits() *waits { return &waits{open: map[waitKey]time.Time{}, early: map[waitKey]bool{}} }
@@ -73,7 +73,7 @@ func (w *waits) outcome(key []byte, at time.Time) {
 
 // take returns how long the payments took that have ended since the last call, in ascending order.
 func (w *waits) take(now time.Time) []time.Duration {
-	if now.Sub(w.swept) > sweptFor {
+	if now.Sub(w.swept) > sweepEvery {
 		clear(w.early)
 		w.swept = now
 

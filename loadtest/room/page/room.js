@@ -223,7 +223,7 @@
 	function showHero() {
 		text($('headline'), picture.headline);
 		const { colour } = picture.light;
-		const now = picture.state === 'flowing' ? `${rate(picture.figures.settledPerSecond ?? 0)}/s` : picture.state;
+		const now = picture.state === 'flowing' ? `${rate(picture.figures.settledPerSecond)}/s` : picture.state;
 		document.title = `${{ green: '✓', amber: '~', red: '✗' }[colour] ?? '?'} ${now} · Liquida`;
 		document.body.dataset.state = picture.state;
 		// A screen reader hears the headline now and then, and a change of the light at once.
@@ -331,7 +331,7 @@
 		text($('money-total'), settled ? `${reais(centavos)} a second among ${counted(picture.banks.length, 'bank', 'banks')}` : 'no payment settled in the last second');
 		set($('flows'), {
 			'aria-label': settled ? `${whole.format(settled)} payments of ${reais(centavos)} settled in the last second, ${whole.format([...reasons.values()].reduce((a, b) => a + b, 0))} rejected` : 'no payments in the last second',
-			'data-pairs': picture.flows.length, 'data-settled': settled,
+			'data-settled': settled,
 		});
 		keyed($('nodes'), banks, (b) => b.ispb, (b) => h('div', { class: 'node' }, h('b', {}, b.ispb), h('span', {}), h('i', {})), (row, b) => {
 			row.style.setProperty('--hue', hue.get(b.ispb) ?? 0);
@@ -486,10 +486,9 @@
 
 	function showFigures() {
 		const { figures } = picture;
-		const rejected = picture.flows.reduce((n, flow) => n + rejections(flow), 0);
 		const parts = (element, ...children) => $(element).querySelector('.value').replaceChildren(...children);
 		const unit = (label) => h('small', {}, label);
-		parts('settled', h('b', {}, known(figures.settledPerSecond) ? rate(figures.settledPerSecond) : '–'), unit(rejected ? ` and ${whole.format(rejected)} rejected` : ''));
+		parts('settled', h('b', {}, rate(figures.settledPerSecond)), unit(figures.rejectedPerSecond ? ` and ${rate(figures.rejectedPerSecond)} rejected` : ''));
 		parts('latency', h('b', {}, known(figures.p50Milliseconds) ? duration(figures.p50Milliseconds / 1000) : '–'), unit(' half'), h('b', { class: 'second' }, known(figures.p99Milliseconds) ? duration(figures.p99Milliseconds / 1000) : '–'), unit(' 99 %'));
 		parts('waiting', h('b', {}, known(figures.open) ? whole.format(figures.open) : '–'), unit(` ${figures.open === 1 ? 'payment' : 'payments'}`));
 		text($('waiting-where'), figures.untaken ? `${whole.format(figures.untaken)} no engine has taken` : '');
@@ -666,7 +665,7 @@
 		const told = picture.banks.some((bank) => bank.behaviour);
 		text($('banks-why'), told ? 'How each bank answers “will you credit it?”' : 'How the banks behave is not known here.');
 		keyed($('bank-list'), picture.banks, (b) => b.ispb, (b) => h('div', { class: 'bank', role: 'group', 'aria-label': `bank ${b.ispb}` },
-			h('b', {}, h('span', { class: 'swatch', 'aria-hidden': 'true' }), b.ispb), h('i', {}),
+			h('b', {}, h('span', { class: 'swatch', 'aria-hidden': 'true' }), b.ispb),
 			h('span', { class: 'choice' }, ...behaviours.map((key) => h('button', { type: 'button', 'data-key': key, 'aria-pressed': 'false', onclick: (event) => act({ act: 'bank', target: b.ispb, behaviour: key }, event.currentTarget) }, key)))),
 		(row, b) => {
 			row.style.setProperty('--hue', hue.get(b.ispb) ?? 0);
@@ -678,7 +677,7 @@
 
 	function showStory() {
 		$('story-none').hidden = picture.story.length > 0;
-		keyed($('lines'), [...picture.story].reverse(), (line) => line.number, (line) => h('li', { 'data-number': line.number }, h('time', { datetime: line.at }, clock(line.at)), h('b', {}, visible(line.text))));
+		keyed($('lines'), [...picture.story].reverse(), (line) => line.number, (line) => h('li', {}, h('time', { datetime: line.at }, clock(line.at)), h('b', {}, visible(line.text))));
 	}
 
 	// ---- one payment's life
@@ -715,7 +714,7 @@
 		const first = Math.min(...times), span = Math.max(1, Math.max(...times) - first);
 		const head = h('p', { class: `verdict ${life.verdict.replace(' ', '-')}` }, h('b', {}, life.verdict), life.reason ? h('span', {}, ` ${visible(life.reason)}${meanings[life.reason] ? `, ${meanings[life.reason]}` : ''}`) : null,
 			life.payer ? h('span', { class: 'quiet' }, ` · ${reais(life.centavos)} from ${visible(life.payer)} to ${visible(life.payee)}`) : null,
-			life.endToEndId !== id ? h('span', { class: 'quiet' }, ' · of the payment ', paymentButton(life.endToEndId), ', which it gives back') : null,
+			life.endToEndId !== id ? h('span', { class: 'quiet' }, ' · a return of the payment ', paymentButton(life.endToEndId)) : null,
 			times.length > 1 ? h('span', { class: 'quiet' }, ` · ${duration(span / 1000)}`) : null);
 		const list = h('ol', { class: 'events' }, ...events.map((event) => {
 			const timed = isTime(event.at);

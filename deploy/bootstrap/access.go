@@ -95,8 +95,8 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 				continue
 			}
 
-			taken, wrong := admin.DeleteACLs(ctx, kadm.NewACLs().AnyResource(acl.Name).Allow(user).AllowHosts(
-				acl.Host).Operations(acl.Operation).ResourcePatternType(acl.Pattern))
+			taken, wrong := admin.DeleteACLs(ctx, resource(acl).Allow(user).AllowHosts(acl.Host).Operations(
+				acl.Operation).ResourcePatternType(acl.Pattern))
 			err = errors.Join(err, wrong)
 
 			for _, one := range taken {
@@ -106,6 +106,18 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 	}
 
 	return refusal(config, "revoking ACLs of "+access.User, err)
+}
+
+// resource names what an ACL is about, and nothing else of the same name: a topic may be called like a group.
+func resource(acl kadm.DescribedACL) *kadm.ACLBuilder {
+	switch acl.Type {
+	case kmsg.ACLResourceTypeTopic:
+		return kadm.NewACLs().Topics(acl.Name)
+	case kmsg.ACLResourceTypeGroup:
+		return kadm.NewACLs().Groups(acl.Name)
+	}
+
+	return kadm.NewACLs().AnyResource(acl.Name)
 }
 
 // answer returns what a broker says about one thing that it was asked to do, or nil if it has done it.

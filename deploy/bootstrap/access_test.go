@@ -128,6 +128,8 @@ func TestUsers(t *testing.T) {
 			kadm.ACLPatternPrefixed),
 		kadm.NewACLs().Allow("User:producer").AllowHosts("127.0.0.1").Topics(stream.AuthorizationRequests).Operations(
 			kadm.OpWrite),
+		// a topic called like the group that the user may join
+		kadm.NewACLs().Allow("User:clearing-engine").Topics(stream.EngineGroup).Operations(kadm.OpRead),
 		// not our user: bootstrap leaves it
 		kadm.NewACLs().Allow("User:somebody").Topics(stream.Settlements).Operations(kadm.OpRead),
 	} {

@@ -720,3 +720,18 @@ func reasonOf(code string) uint32 {
 
 	return reason
 }
+
+// Two engines that believe both to have a partition repeat each other's reports. Each is blamed.
+func TestRepeatsOfEachProducerCount(t *testing.T) {
+	for writers := int64(1); writers <= 2; writers++ {
+		j, p := newJudge(Config{}), &payment{sending: sending{copies: 1}}
+		for n := range 100 {
+			j.countReport(p, source.Record{Writer: int64(n) % writers, Time: time.UnixMilli(int64(100 * n))})
+		}
+		j.judgeRepeats()
+
+		if found := j.counts[RepeatedReport]; int64(found) != writers {
+			t.Errorf("of %d producers that repeat an outcome, %d are found", writers, found)
+		}
+	}
+}

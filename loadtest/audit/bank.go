@@ -73,7 +73,7 @@ func readBanks(ctx context.Context, config *Config, topics *source.Topics, j *Ju
 		err = topics.ReadAll(ctx, topic, bounds, take, gone, source.Unreadable)
 		if err != nil && ctx.Err() == nil {
 			j.summary.Unread = append(j.summary.Unread,
-				fmt.Sprintf("the audit did not check the %s of banks: %v", what, err))
+				fmt.Sprintf("%s%s: %v", notChecked, what, err))
 
 			return true, nil
 		}
@@ -81,13 +81,13 @@ func readBanks(ctx context.Context, config *Config, topics *source.Topics, j *Ju
 		return false, err
 	}
 
-	unread, err := read(source.Questions, "requests", j.Questions, j.Request)
+	unread, err := read(source.Questions, "requests to banks", j.Questions, j.Request)
 	if j.asked.read = !unread; err != nil || config.Secrets == nil {
 		return err
 	}
 	answers := func(left reach) { j.Answers(config.Secrets, left) }
 
-	if unread, err = read(source.Answers, "responses", answers, j.Answer); unread {
+	if unread, err = read(source.Answers, "responses of banks", answers, j.Answer); unread {
 		j.answers.secrets = nil
 	}
 
@@ -129,8 +129,12 @@ func (j *Judge) Request(r source.Record) {
 	j.summary.Requests++
 
 	if p == nil || p.ID != id {
-		wrong("request "+r.String(), "no record of %s is the order of %.64q: %v", source.Payments,
-			message.EndToEndId, err)
+		what := fmt.Sprintf("no record of %s is its order", source.Payments)
+		if err != nil {
+			what += fmt.Sprintf(": %v", err)
+		}
+		wrong(cmp.Or(message.EndToEndId, "request "+r.String()), "%s", what)
+
 		return
 	}
 	about, err := spec.ReadContent(message.Payer, message.Payee, message.AmountCentavos)

@@ -124,7 +124,8 @@ func newJudge(config Config) *Judge {
 func (j *Judge) Order(r source.Record) {
 	j.summary.Orders++
 	o, invalid := spec.ReadOrder(r.Value, r.Time)
-	sent := sent{copied: j.copied(uint64(len(r.Value)), r.Value, r.Key), at: r.At(), order: &o, flaws: invalid,
+	sent := sent{copied: j.copied(uint64(len(r.Value)), r.Value[:min(len(r.Value), deadLetterPayloadMax)],
+		r.Key[:min(len(r.Key), deadLetterKeyMax)]), at: r.At(), order: &o, flaws: invalid,
 		sentMs: r.Time.UnixMilli()}
 
 	letter := j.letters[sent.at]

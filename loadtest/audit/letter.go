@@ -27,8 +27,7 @@ const (
 type copied struct{ size, payload, key uint64 }
 
 func (j *Judge) copied(size uint64, payload, key []byte) copied {
-	return copied{size, maphash.Bytes(j.seed, payload[:min(len(payload), deadLetterPayloadMax)]),
-		maphash.Bytes(j.seed, key[:min(len(key), deadLetterKeyMax)])}
+	return copied{size, maphash.Bytes(j.seed, payload), maphash.Bytes(j.seed, key)}
 }
 
 // letter is what is kept of a dead letter.

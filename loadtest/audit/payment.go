@@ -50,6 +50,7 @@ type sending struct {
 	sentMs      int64 // Unix time of the earliest record, by its writer's clock
 	reportCount int
 	report      delivery
+	takenOver   []delivery // by other producers than that of report
 }
 
 // each calls visit with each order under the id.

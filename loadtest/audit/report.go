@@ -182,29 +182,46 @@ func (j *Judge) countOutcome(p *payment) {
 // than it has records, a take-over lies between. One take-over may explain many repeats, and
 // the fewest that explain all of them can be counted.
 
-// delivery is the last time that the records of an id were reported.
+// delivery is the last time that a producer reported the records of an id.
 type delivery struct {
 	writer  int64
 	ms      int64 // Unix time of the first report
 	reports int
 }
 
+// deliveryBy is the last one by a producer. An id whose partition is not taken over has one producer.
+func (p *payment) deliveryBy(writer int64) *delivery {
+	if p.reportCount == 0 {
+		p.report.writer = writer
+	}
+
+	if p.report.writer == writer {
+		return &p.report
+	}
+
+	i := slices.IndexFunc(p.takenOver, func(d delivery) bool { return d.writer == writer })
+	if i < 0 {
+		i, p.takenOver = len(p.takenOver), append(p.takenOver, delivery{writer: writer})
+	}
+
+	return &p.takenOver[i]
+}
+
 // countReport takes a report of a payment or return.
 func (j *Judge) countReport(p *payment, record source.Record) {
-	now, last := delivery{record.Writer, record.Time.UnixMilli(), 1}, p.report
+	last, ms := p.deliveryBy(record.Writer), record.Time.UnixMilli()
 	p.reportCount++
 
-	if p.reportCount > 1 && last.writer == now.writer {
-		if last.reports < p.copies {
-			p.report.reports++
-			return
-		}
-
-		if j.whole {
-			j.repeats[now.writer] = append(j.repeats[now.writer], span{last.ms, now.ms, p.ID})
-		}
+	switch {
+	case last.reports == 0: // its first
+	case last.reports < p.copies:
+		last.reports++
+		return
+	case j.whole:
+		j.repeats[record.Writer] = append(j.repeats[record.Writer], span{last.ms, ms, p.ID})
 	}
-	p.report = now
+
+	last.ms, last.reports = ms, 1
 }
 
 // span is a time in which a partition was taken over by the engine that it had before.

@@ -89,13 +89,21 @@ func (f Finding) write(w io.Writer) {
 	}
 }
 
+// notChecked begins what Unread holds.
+const notChecked = "not checked: "
+
 // unchecked says what a clean verdict does not claim.
 func (v Verdict) unchecked() string {
 	s := v.Summary
-	parts := slices.Clone(s.Unread)
+	var parts []string
+	for _, unread := range s.Unread {
+		parts = append(parts, strings.TrimPrefix(unread, notChecked))
+	}
 
-	if s.Settled > 0 && s.Answered+s.NotChecked[answersGone] == 0 {
-		parts = append(parts, "responses of banks")
+	const responses = "responses of banks"
+	said := slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, responses) })
+	if s.Settled > 0 && s.Answered+s.NotChecked[answersGone] == 0 && !said {
+		parts = append(parts, responses)
 	}
 
 	for _, what := range slices.Sorted(maps.Keys(s.NotChecked)) {

@@ -1,6 +1,5 @@
-// Package ledgerfacts tests on the real TigerBeetle server what the engine relies on: the result of
-// each chain of a payment, in every order. Returns, caps and acts send chains of the same forms, which
-// deploy/ledgermodel compares with the server at random. A new version of the server is taken only when
+// Package ledgerfacts tests on the real TigerBeetle server the results of chains that the engine tells apart.
+// deploy/ledgermodel compares requests of all kinds with the server at random. A new version of the server is taken only when
 // all of these tests pass.
 package ledgerfacts
 

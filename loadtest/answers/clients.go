@@ -49,6 +49,7 @@ type Clients struct {
 	all       sync.WaitGroup
 	waiting   atomic.Int64
 	submitted atomic.Int64
+	watched   atomic.Int64 // payments whose events were read
 	refused   atomic.Int64 // answers that no fault explains
 	detail    atomic.Pointer[string]
 	calm      atomic.Bool // there are no faults: nothing is excused
@@ -202,6 +203,9 @@ func (c *Clients) Wait() { c.all.Wait() }
 // Submitted returns how many payments were accepted.
 func (c *Clients) Submitted() int64 { return c.submitted.Load() }
 
+// watchedEnough is of how many payments a fault cannot hide every event.
+const watchedEnough = 10
+
 // Problems returns what is wrong with the answers besides what the verdict says: what no fault
 // explains, and that there were none.
 func (c *Clients) Problems(verdict Verdict) (problems []string) {
@@ -212,6 +216,10 @@ func (c *Clients) Problems(verdict Verdict) (problems []string) {
 
 	if verdict.Told[toldAnswers] == 0 {
 		problems = append(problems, "the producer answered about no payment")
+	}
+
+	if c.watched.Load() > watchedEnough && verdict.Told[toldEvents] == 0 {
+		problems = append(problems, "no stream told of a payment")
 	}
 
 	if c.submitted.Load() == 0 {

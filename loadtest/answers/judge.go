@@ -77,6 +77,7 @@ const (
 	toldLines       = "lines of statements"
 	toldBalances    = "balances"
 	toldDays        = "statements of days"
+	toldBeyond      = "payments NOT compared, for want of memory"
 )
 
 // Contradiction is a pair of answers that cannot both be true, or an answer that is not so.

@@ -145,6 +145,7 @@ func (c *Clients) pay(ctx context.Context, s *sample, accepted bool, random *ran
 
 	var followed sync.WaitGroup
 	if s.chosen && random.IntN(followedShare) == 0 {
+		c.watched.Add(1)
 		followed.Go(func() { c.followPayment(following, s.id) })
 	}
 	var others sync.WaitGroup

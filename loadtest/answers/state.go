@@ -177,6 +177,8 @@ func (j *Judge) keep(id pix.EndToEndID) {
 
 	if len(j.kept) < keptMax {
 		j.record(id)
+	} else {
+		j.verdict.Told[toldBeyond]++
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -62,10 +63,18 @@ func plan(seed uint64, lanes []lane, p pace, until time.Duration) (events []even
 func (w *world) breakThings(events []event) {
 	var all sync.WaitGroup
 	byLane := map[string][]event{}
-	chosen := strings.Split(*faultsOf, ",")
+	var chosen []int
+
+	for number := range strings.SplitSeq(*faultsOf, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(number))
+		if err != nil && *faultsOf != "" {
+			w.t.Errorf("-faults is %q: it must be numbers of faults, like 3,17", *faultsOf)
+		}
+		chosen = append(chosen, n)
+	}
 
 	for _, e := range events {
-		if *faultsOf == "" || slices.Contains(chosen, fmt.Sprint(e.Number)) {
+		if *faultsOf == "" || slices.Contains(chosen, e.Number) {
 			byLane[e.Lane] = append(byLane[e.Lane], e)
 		}
 	}

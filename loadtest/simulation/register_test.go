@@ -13,7 +13,8 @@ import (
 )
 
 // A bank is suspended in the middle of a load, and resumed. Meanwhile its payments are refused, and
-// those of others are not. The audit compares each with the register. TestHeist has its returns.
+// those of others are not. The audit compares each with the register. Of its returns, the engine's
+// TestASuspendedBank judges one by one.
 func TestSuspensionUnderLoad(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(2)

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -32,23 +31,27 @@ func TestReturnsRace(t *testing.T) {
 		s.reported(ids)
 		returns := 0
 
-		// Every step of the first engine is where it dies, while returns are in flight.
-		for round := range 12 {
+		giveBack := func() {
 			for _, payment := range settled {
 				back := s.returnOf(payment, 1+s.random.Uint64N(max(2, payment.First.AmountCentavos/2)))
 				ids[back.ReturnId] = true
 				returns++
 				s.order(encode(back), encode(back))
 			}
-
-			if round < len(engineSteps) {
-				passage := 1 + s.random.IntN(3)
-				if engineSteps[round] == "after-commit" {
-					passage = 1
-				}
-				s.engine(0).kill(restartTime, fmt.Sprintf("%s:%d", engineSteps[round], passage))
-			}
 			s.pass(0, 2*time.Second)
+		}
+
+		// Every step of the first engine is where it dies, while returns are in flight.
+		for _, step := range engineSteps {
+			s.engine(0).kill(restartTime, step+":1")
+
+			const most = 20
+			for n := 0; !s.noted(s.engine(0).name + " dies at " + step + ":1"); n++ {
+				if n == most {
+					s.t.Fatalf("%s did not die at %s", s.engine(0).name, step)
+				}
+				giveBack()
+			}
 		}
 		s.ready(s.engine(0))
 

@@ -277,7 +277,7 @@ func (r *runner) process(seed uint64, log string) outcome {
 		}
 	}
 
-	o.failed = err != nil || len(o.Problems) > 0
+	o.failed = err != nil || len(o.Problems) > 0 || !o.Ended
 	if !o.Ended && log != "" { // all that its goroutines did is in the output
 		if err := os.WriteFile(log+".output", output, 0o600); err != nil {
 			r.t.Error(err)

@@ -272,6 +272,14 @@ func (w *world) note(format string, arguments ...any) {
 	fmt.Fprintln(w.log, line)
 }
 
+// noted reports whether a line of the trace ends with what.
+func (w *world) noted(what string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return slices.ContainsFunc(w.trace, func(line string) bool { return strings.HasSuffix(line, what) })
+}
+
 // all returns the services that there are now.
 func (w *world) all() []*service {
 	w.mu.Lock()

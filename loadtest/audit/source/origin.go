@@ -18,7 +18,7 @@ import (
 // The ledger names the batch with which each partition of the orders begins. Without this
 // an audit could call a ledger clean beside the topics of another one.
 
-// LogName is how the ledger names the log of a partition. partition is -1 if the log is given up.
+// LogName is how the ledger names the log of a partition. Partition is -1 if the log is given up.
 type LogName struct {
 	Log       uint64
 	Partition int64
@@ -52,7 +52,7 @@ func readNames(ctx context.Context, client tigerbeetle.Client) ([]LogName, error
 		err := ReadPages(ctx, "names of logs", &tb.QueryFilter{Code: code}, client.QueryTransfers,
 			func(t tb.Transfer) uint64 {
 				switch n, err := LogNameIn(t); {
-				case err != nil: // takeName finds it
+				case err != nil: // the judge finds it
 				case n.Partition < 0:
 					present = max(present, n.Log+1)
 				case n.Log == present:

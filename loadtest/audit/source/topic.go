@@ -96,7 +96,7 @@ func PassSaid(said func(partition int32, offset int64) (next int64, known bool))
 
 // ReadAll calls take with every record of a topic between its bounds. Where nothing can be read,
 // it asks pass, which may be nil. A record that the broker has and the client leaves out is fetched
-// again. If the broker has it no longer, readAll calls gone with the first one that is left, or fails if
+// again. If the broker has it no longer, ReadAll calls gone with the first one that is left, or fails if
 // gone is nil.
 func (t *Topics) ReadAll(ctx context.Context, topic string, b Bounds, take, gone func(Record), pass Pass) error {
 	from, ends := map[int32]int64{}, map[int32]int64{}

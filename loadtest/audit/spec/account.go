@@ -67,7 +67,7 @@ var (
 // KindOf returns the kind of an account.
 func KindOf(id AccountID) int { return int(id.High >> kindShift) }
 
-// ReserveOf and transitOf return the accounts of a customer's PSP.
+// ReserveOf returns the reserve of a customer's bank.
 func ReserveOf(customer AccountID) AccountID {
 	return AccountID{High: KindReserve<<kindShift | customer.High&ispbMask}
 }

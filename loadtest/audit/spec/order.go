@@ -250,7 +250,7 @@ func (c Content) String() string {
 // Original is what the original of a return moved.
 type Original struct {
 	Content   Content       // zero: there is no such payment
-	SettledAt func() uint64 // by the ledger's clock; 0: it did not settle
+	SettledAt func() uint64 // by the ledger's clock, which is read after the orders; 0: it did not settle
 }
 
 // Returns takes note of an order's original. It gives the money back: its content is the original's backwards.

@@ -55,6 +55,7 @@ func dashboards(t *testing.T) map[string]dashboard {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		kit.Must(t, err)
+
 		for _, source := range datasources.FindAllStringSubmatch(string(text), -1) {
 			if source[1] != "prometheus" {
 				t.Errorf("%s asks the data source %s, not prometheus, which provisioning makes", file, source[1])

@@ -1,6 +1,6 @@
 // Package ledgerfacts tests on the real TigerBeetle server the results of chains that the engine tells apart.
-// deploy/ledgermodel compares requests of all kinds with the server at random. A new version of the server is taken only when
-// all of these tests pass.
+// deploy/ledgermodel compares requests of all kinds with the server at random. A new version of the server is taken
+// only when all of these tests pass.
 package ledgerfacts
 
 import (

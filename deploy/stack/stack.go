@@ -189,6 +189,7 @@ func (s *Stack) beside(config Config) (Config, error) {
 
 	whole.Ports, whole.Cuts, whole.Linked = has.Ports, has.Cuts, has.Linked
 	whole.Engines = max(whole.Engines, s.engines)
+
 	if len(whole.Env) == 0 {
 		whole.Env = has.Env
 	}

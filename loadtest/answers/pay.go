@@ -144,6 +144,7 @@ func (c *Clients) pay(ctx context.Context, s *sample, accepted bool, random *ran
 	defer stop()
 
 	var followed sync.WaitGroup
+
 	if s.chosen && random.IntN(followedShare) == 0 {
 		c.watched.Add(1)
 		followed.Go(func() { c.followPayment(following, s.id) })

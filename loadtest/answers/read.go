@@ -231,7 +231,7 @@ func (c *Clients) readDay(ctx context.Context, bank pix.ISPB, day pix.Day, until
 		}
 
 		if !again(ctx) {
-			return nil, fmt.Errorf("%s was not answered: %d %s (%v)", get.path, status, text, cmp.Or(err, context.Cause(ctx)))
+			return nil, fmt.Errorf("%s was not answered: %d %s (%w)", get.path, status, text, cmp.Or(err, context.Cause(ctx)))
 		}
 	}
 }

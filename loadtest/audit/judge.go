@@ -39,7 +39,7 @@ type Judge struct {
 	payments  map[spec.Number]*payment // by key
 	all       []*payment               // of a whole history, in the order of their first records
 	letters   map[source.Coordinates]*letter
-	originals map[spec.Number]*given
+	originals map[spec.Number]*givenBack
 	burnt     map[spec.Number]struct{} // slots with a mark that says so
 	books     books
 	acts      acts
@@ -107,7 +107,7 @@ func newJudge(config Config) *Judge {
 		seed:       maphash.MakeSeed(),
 		payments:   map[spec.Number]*payment{},
 		letters:    map[source.Coordinates]*letter{},
-		originals:  map[spec.Number]*given{},
+		originals:  map[spec.Number]*givenBack{},
 		burnt:      map[spec.Number]struct{}{},
 		books:      newBooks(),
 		acts:       newActs(),
@@ -210,7 +210,7 @@ func (j *Judge) EndOfOrders() {
 		p.others = slices.DeleteFunc(p.others, func(c claim) bool { return j.endClaim(p, &c) })
 		p.each(func(o *spec.Order) {
 			if o.Back != nil {
-				j.given(o.Back.Key())
+				j.givenBack(o.Back.Key())
 				j.recallOriginal(o)
 			}
 		})
@@ -220,7 +220,7 @@ func (j *Judge) EndOfOrders() {
 			continue
 		}
 		j.summary.Returns++
-		o := j.given(p.Back.Key())
+		o := j.givenBack(p.Back.Key())
 		o.returns = append(o.returns, p)
 	}
 

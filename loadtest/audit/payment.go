@@ -156,7 +156,7 @@ func (j *Judge) takeHold(p *payment, foreign bool, t tb.Transfer, wrong blame) {
 		j.holdTimeout = t.Timeout
 
 		if j.whole && p.Back != nil {
-			j.given(p.Back.Key()).used++
+			j.givenBack(p.Back.Key()).used++
 		}
 	}
 

@@ -95,7 +95,7 @@ var justifies = map[bool]map[string]func(*Judge, *payment) refusal{
 		"LQ01": (*Judge).judgePayerShort,
 		"AM04": (*Judge).judgeReserveShort,
 		"LQ06": func(j *Judge, p *payment) refusal {
-			used := j.given(p.Back.Key()).used
+			used := j.givenBack(p.Back.Key()).used
 			return unless(used >= spec.ReturnSlots, "%d slots of its original are used", used)
 		},
 		"DS27": func(j *Judge, p *payment) refusal { // one to a suspended bank is taken
@@ -195,7 +195,7 @@ func (j *Judge) judgeExceeds(p *payment) refusal {
 	}
 	var given spec.Money
 
-	for _, other := range j.given(p.Back.Key()).returns {
+	for _, other := range j.givenBack(p.Back.Key()).returns {
 		if other.foreign != 0 || len(other.others) > 0 { // a conflicting message may hold money, too
 			return unchecked
 		}

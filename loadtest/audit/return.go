@@ -17,17 +17,17 @@ const (
 	nanosecondsDay = uint64(24 * time.Hour)
 )
 
-// given is what is kept about a payment for its returns.
-type given struct {
+// givenBack is what is kept about a payment for its returns.
+type givenBack struct {
 	returned spec.Money // in the ledger
 	marked   bool       // as a payment with returns
 	returns  []*payment
 	used     int // slots in which returns were held, or that are burnt
 }
 
-func (j *Judge) given(key spec.Number) *given {
+func (j *Judge) givenBack(key spec.Number) *givenBack {
 	if j.originals[key] == nil {
-		j.originals[key] = &given{}
+		j.originals[key] = &givenBack{}
 	}
 
 	return j.originals[key]
@@ -88,9 +88,9 @@ func (j *Judge) takeMark(t tb.Transfer) {
 	switch {
 	case !j.whole:
 	case t.Code == spec.CodeReturned:
-		j.given(of).marked = true
+		j.givenBack(of).marked = true
 	default:
-		j.given(of).used++
+		j.givenBack(of).used++
 	}
 }
 
@@ -100,7 +100,7 @@ func (j *Judge) judgeSlot(p *payment) {
 		return
 	}
 
-	if !j.given(p.Back.Key()).marked {
+	if !j.givenBack(p.Back.Key()).marked {
 		j.add(NoMark, p.ID.String(), "it is held, but its original %s has no mark, so nobody looks for its returns",
 			p.Back.Original)
 	}

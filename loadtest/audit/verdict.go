@@ -96,12 +96,14 @@ const notChecked = "not checked: "
 func (v Verdict) unchecked() string {
 	s := v.Summary
 	var parts []string
+
 	for _, unread := range s.Unread {
 		parts = append(parts, strings.TrimPrefix(unread, notChecked))
 	}
 
 	const responses = "responses of banks"
 	said := slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, responses) })
+
 	if s.Settled > 0 && s.Answered+s.NotChecked[answersGone] == 0 && !said {
 		parts = append(parts, responses)
 	}

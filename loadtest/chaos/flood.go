@@ -48,7 +48,8 @@ func flooding(floods ...load.Flood) step {
 var byABank = flooding(load.Flood{Kind: load.Conflicts, PerSecond: 4000},
 	load.Flood{Kind: load.Copies, PerSecond: 2000})
 
-// overload is more payments than the clearing house can clear. What is in Kafka must end like any payment. Each payment is of one centavo, so the load does not run out of money.
+// overload is more payments than the clearing house can clear. What is in Kafka must end like any payment. Each payment
+// is of one centavo, so the load does not run out of money.
 var overload = flooding(load.Flood{Kind: load.Payments, PerSecond: 1_000_000, Most: 50_000})
 
 // readFlooders is how many requests a bank that floods with reads has open.

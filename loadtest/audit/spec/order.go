@@ -261,7 +261,7 @@ func (o *Order) Returns(of Original) {
 	}
 }
 
-// Never is when what does not exist settled.
+// Never is the SettledAt of a payment that does not exist, or did not settle.
 func Never() uint64 { return 0 }
 
 // ContentOf returns the content of legs 1 and 3 of a payment; zero: they are none.

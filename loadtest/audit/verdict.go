@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -60,8 +59,7 @@ const (
 
 // Write prints the verdict for people; its last line is the verdict itself.
 func (v Verdict) Write(w io.Writer) {
-	counts, _ := json.MarshalIndent(v.Summary, "", "  ") // numbers and texts only
-	fmt.Fprintf(w, "%s\n", counts)
+	v.Summary.write(w)
 
 	listed := 0
 
@@ -74,6 +72,34 @@ func (v Verdict) Write(w io.Writer) {
 		fmt.Fprintf(w, "WRONG … and %d more; in all: %v\n", rest, v.ByKind)
 	}
 	fmt.Fprintln(w, v)
+}
+
+// write prints what was read, what became of it, and what of it could be checked.
+func (s Summary) write(w io.Writer) {
+	by := func(counts map[string]int) string {
+		all := 0
+		var each []string
+
+		for _, what := range slices.Sorted(maps.Keys(counts)) {
+			all += counts[what]
+			each = append(each, fmt.Sprintf("%d %s", counts[what], what))
+		}
+
+		if all == 0 {
+			return "0"
+		}
+
+		return fmt.Sprintf("%d (%s)", all, strings.Join(each, ", "))
+	}
+	fmt.Fprintf(w, "read      %d orders, %d transfers, %d accounts, %v centavos issued; acts: %s\n", s.Orders, s.Transfers,
+		s.Accounts, s.IssuanceCentavos, by(s.Acts))
+	fmt.Fprintf(w, "payments  %d: %d settled with %v centavos, rejected %s; dead letters %s\n", s.Payments, s.Settled,
+		s.SettledCentavos, by(s.Rejected), by(s.DeadLetters))
+	fmt.Fprintf(w, "returns   %d: %d settled with %v centavos, rejected %s\n", s.Returns, s.Returned, s.ReturnedCentavos,
+		by(s.ReturnsRejected))
+	fmt.Fprintf(w, "checked   the reasons of %s refusals; the sealed word of banks behind %d outcomes; %d questions to banks; %d payments with a leg for a cap\n",
+		by(s.ReasonsChecked), s.Answered, s.Requests, s.Capped)
+	fmt.Fprintf(w, "repeated  %d orders, %d reports, each like the first\n", s.RepeatedOrders, s.RepeatedReports)
 }
 
 // write prints a finding.

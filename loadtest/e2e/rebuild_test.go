@@ -93,13 +93,15 @@ func (b *books) rebuild(past ...string) {
 	run(0, "the past is there, up to ", past...)
 	run(0, "0 settled and 0 rejected", past...)
 	run(0, "the topics take it", "accept")
-	b.stop()
-	b.config = whole
-	b.config.ReadyWithin = 20 * time.Second
-	b.refuses("acts that nobody has confirmed", "bootstrap rebuild confirm")
-	b.config.InfrastructureOnly = true
-	b.must(b.start())
+
+	ended := make(chan error, 1)
+	go func() { _, err := b.AddEngine(b.t.Context()); ended <- err }()
+	b.eventually("an engine says what it waits for", func() bool {
+		err := b.Ready(b.t.Context(), stack.EngineName(0))
+		return err != nil && strings.Contains(err.Error(), "bootstrap rebuild confirm")
+	})
 	run(0, "", "confirm")
+	b.must(<-ended)
 	b.stop()
 	b.config = whole
 	b.must(b.start())

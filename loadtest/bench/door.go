@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -32,8 +31,6 @@ const (
 	batchLines   = 500
 	// batchesAtOnce is below BATCHES_MAX.
 	batchesAtOnce = 8
-	// settlingRate is low, so that it leaves the machine to the reads.
-	settlingRate = 1000
 )
 
 // call is a request of a bank to the HTTP API, and what its response must be: a status, and a text this many times.
@@ -183,12 +180,6 @@ func each(list []call) func() (call, bool) {
 	}
 }
 
-// anyFor returns a call about a random number below n, for a time.
-func anyFor(lasts time.Duration, n int, about func(int) call) func() (call, bool) {
-	until := time.Now().Add(lasts)
-	return func() (call, bool) { return about(rand.IntN(n)), time.Now().Before(until) }
-}
-
 // frontDoor measures the HTTP API. There is a figure only if every response was right, every
 // payment settled, and the audit is clean.
 func (m *session) frontDoor(ctx context.Context) error {
@@ -229,11 +220,7 @@ func (m *session) frontDoor(ctx context.Context) error {
 
 // prepareDoor does what comes before an operation is measured, and returns what measures it.
 func (m *session) prepareDoor(ctx context.Context) (measure func() (calls, error), err error) {
-	if m.does == readBalances {
-		return func() (calls, error) { return m.readBalances(ctx) }, nil
-	}
 	connections, lines := batchesAtOnce, batchLines
-
 	if m.does == payOne {
 		connections, lines = doorConnections, 1
 	}
@@ -263,27 +250,13 @@ func (m *session) prepareDoor(ctx context.Context) (measure func() (calls, error
 	_, err = pay()
 
 	return func() (calls, error) {
-		return callOver(ctx, m.callers, doorConnections, anyFor(m.RateDuration, len(made), func(i int) call {
-			return read(pix.ISPB(made[i].Payer.Ispb), "/v1/payments/"+made[i].EndToEndId, `"status":"settled"`)
-		}))
+		until := time.Now().Add(m.RateDuration)
+		return callOver(ctx, m.callers, doorConnections, func() (call, bool) {
+			order := made[rand.IntN(len(made))]
+			return read(pix.ISPB(order.Payer.Ispb), "/v1/payments/"+order.EndToEndId, `"status":"settled"`),
+				time.Now().Before(until)
+		})
 	}, err
-}
-
-// readBalances reads balances while payments come at a fixed rate.
-func (m *session) readBalances(ctx context.Context) (calls, error) {
-	paying := make(chan error, 1)
-	go func() {
-		_, err := m.load(ctx, settling,
-			load.Config{Rate: settlingRate, Payments: m.payments, Seed: 1})
-		paying <- err
-	}()
-	got, err := callOver(ctx, m.callers, doorConnections,
-		anyFor(m.RateDuration, m.population.Customers, func(i int) call {
-			customer := m.population.Customer(i)
-			return read(customer.ISPB, accountPath(customer), `"posted_centavos":`)
-		}))
-
-	return got, errors.Join(<-paying, err)
 }
 
 // awaitReports returns when there are n settlement reports.

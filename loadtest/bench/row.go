@@ -38,14 +38,13 @@ type environment = map[string][]string
 type operation string
 
 const (
-	fillLedger   operation = "the ledger alone"
-	payBare      operation = "payments through a bare pipeline"
-	rest         operation = "nothing"
-	payOne       operation = "payments accepted"
-	payBatch     operation = "payments accepted in batches"
-	readStates   operation = "states of settled payments read"
-	readBalances operation = "balances read while payments settle"
-	readFloods   operation = "payments while others read"
+	fillLedger operation = "the ledger alone"
+	payBare    operation = "payments through a bare pipeline"
+	rest       operation = "nothing"
+	payOne     operation = "payments accepted"
+	payBatch   operation = "payments accepted in batches"
+	readStates operation = "states of settled payments read"
+	readFloods operation = "payments while others read"
 )
 
 const (
@@ -67,7 +66,7 @@ var parts = []struct{ name, what string }{
 	{ceilingPart, "the ledger alone, with the transfers of payments in full requests"},
 	{maximumPart, "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, Apache Kafka"},
 	{latencyPart, "latencies at fixed rates, all processors shared; the lowest also of a bare pipeline: two consumers, two requests to the ledger, four hops, nothing else"},
-	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
+	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, and states"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
 	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone with posts as late, and the maximum with 80,000 payments in flight"},
 	{growthPart, "the maximum through five times --payments: payments/s of each part, as the ledger's file grows (55 GB of disk)"},
@@ -167,8 +166,6 @@ func (c Config) rows() (chosen []row) {
 	add(doorPart, fmt.Sprintf("front door, payments in batches of %d", batchLines),
 		row{does: payBatch, payments: doorPayments, env: acceptsAll})
 	add(doorPart, "front door, states", row{does: readStates, payments: doorPayments, env: acceptsAll})
-	add(doorPart, "front door, balances while 1,000/s from Kafka settle",
-		row{does: readBalances, payments: int(settlingRate * c.RateDuration.Seconds()), env: acceptsAll})
 
 	add(slowPart, "ledger alone, slow banks", row{does: fillLedger, answers: slowAnswers})
 	add(slowPart, "maximum, slow banks", row{answers: slowAnswers, outstanding: slowOutstanding, env: slowBanks})

@@ -22,7 +22,7 @@ const Supervisor = "supervise"
 
 // Up starts a stack that outlives the caller, and returns when every process is ready. It starts what is missing, and
 // restarts what has another environment, by Config.Env, than it runs with. What a call starts stays,
-// also if another process fails. In the background nothing restarts a crashed process: call Up again.
+// also if another process fails. Nothing restarts a crashed process: call Up again.
 func Up(ctx context.Context, config Config) error {
 	whole, err := config.withDefaults()
 	if err != nil {

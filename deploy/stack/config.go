@@ -79,7 +79,7 @@ type Config struct {
 	Linked func(process, server string) bool `json:"-"`
 
 	Statsd string // IP:port to which TigerBeetle sends its metrics over UDP; default none
-	// Cuts makes the connections of engines and producers to broker and ledger cuttable: see Attached.Cut.
+	// Cuts makes the connections of engines and producers to broker and ledger cuttable: see ActCut.
 	Cuts bool
 	// Archive starts the archiver, which keeps what has ended in ArchiveFolder.
 	Archive bool
@@ -88,8 +88,6 @@ type Config struct {
 
 	// InfrastructureOnly starts only TigerBeetle and the broker.
 	InfrastructureOnly bool
-	// RestartCrashed restarts a process that crashes.
-	RestartCrashed bool
 
 	ReadyWithin time.Duration // for each process to become ready; default startsWithin
 	StopWithin  time.Duration // for each process to end after SIGTERM, then SIGKILL; default 15 s

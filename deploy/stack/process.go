@@ -28,9 +28,8 @@ const (
 
 // process is one process of the stack. It may run many times.
 type process struct {
-	name      string
-	logPath   string
-	comesBack bool // it starts again after a crash
+	name    string
+	logPath string
 
 	mu   sync.Mutex
 	spec spec
@@ -250,7 +249,7 @@ func (p *process) waitReady(ctx context.Context) error {
 			return why
 		case dead && r.asked.Load():
 			return fmt.Errorf("%s is not running: it was stopped or killed", p.name)
-		case dead && !p.comesBack:
+		case dead:
 			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.name, why, p.logPath,
 				p.logEnd(logEndLines))
 		case !host.Sleep(ctx, pollEvery):

@@ -36,8 +36,7 @@ type Stack struct {
 	kafka     *kafka.Kafka // nil unless Apache Kafka is started
 	lock      *os.File     // of the folder
 	links     links
-	stopping  chan struct{}  // closed by Stop; no restarts after that
-	restarts  sync.WaitGroup // the restarts under way
+	stopping  chan struct{} // closed by Stop
 
 	acting sync.Mutex // held by up and by what starts processes for others
 
@@ -52,7 +51,6 @@ type Stack struct {
 // Crash is an unexpected exit of a process.
 type Crash struct {
 	Name string
-	At   time.Time
 	How  string // like "exit status 1"
 	Log  string // the end of its log
 }
@@ -250,7 +248,7 @@ func (s *Stack) add(name string) error {
 
 	p, err := s.process(name)
 	if err != nil {
-		p = &process{name: name, logPath: s.Log(name), comesBack: s.config().RestartCrashed && !spec.oneShot}
+		p = &process{name: name, logPath: s.Log(name)}
 		s.mu.Lock()
 		s.processes = append(s.processes, p)
 		s.mu.Unlock()
@@ -388,10 +386,7 @@ func (s *Stack) anyRuns() bool { return slices.ContainsFunc(s.all(), (*process).
 // process that takes too long, and returns an error that names it. Later calls do nothing.
 func (s *Stack) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() {
-		s.mu.Lock()
 		close(s.stopping)
-		s.mu.Unlock()
-		s.restarts.Wait()
 
 		for _, p := range slices.Backward(s.all()) {
 			if s.config().Brokers > 1 && kindOf(p.name) == Broker && p.running() {
@@ -439,10 +434,7 @@ func (s *Stack) StartToDie(name string, env ...string) (<-chan struct{}, error) 
 	return r.Ended, nil
 }
 
-// restartPause is how long a process that has crashed stays down.
-const restartPause = 500 * time.Millisecond
-
-// watch waits for the exit of a run, records a crash, and restarts the process if configured.
+// watch waits for the exit of a run, and records a crash.
 func (s *Stack) watch(p *process, r *run) {
 	<-r.Ended
 
@@ -450,22 +442,8 @@ func (s *Stack) watch(p *process, r *run) {
 		return
 	}
 	s.mu.Lock()
-
-	s.crashes = append(s.crashes, Crash{Name: p.name, At: time.Now(), How: r.How.String(), Log: p.logEnd(logEndLines)})
-	if closed(s.stopping) || !p.comesBack {
-		s.mu.Unlock()
-		return
-	}
-	s.restarts.Add(1) // under the lock, so before Stop waits
-	s.mu.Unlock()
-	defer s.restarts.Done()
-
-	select {
-	case <-s.stopping:
-	case <-time.After(restartPause):
-		// An error means that the caller started it, or that the stack stops.
-		_ = s.StartProcess(p.name)
-	}
+	defer s.mu.Unlock()
+	s.crashes = append(s.crashes, Crash{Name: p.name, How: r.How.String(), Log: p.logEnd(logEndLines)})
 }
 
 // Crashes returns the crashes so far.

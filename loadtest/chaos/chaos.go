@@ -160,8 +160,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas,
 		Kafka: config.Kafka, Brokers: config.Brokers,
 		KafkaSecured: config.KafkaSecured, CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax,
-		RestartCrashed: true,
-		Env:            environment, Archive: true, Room: config.Room, Progress: config.Live,
+		Env: environment, Archive: true, Room: config.Room, Progress: config.Live,
 	}
 	if !config.Bare() {
 		started.Linked = linked

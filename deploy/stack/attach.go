@@ -34,17 +34,19 @@ type answer struct {
 	Status  []Status `json:"status,omitempty"`
 }
 
+// Acts of Attached.Act.
 const (
-	actKill      = "kill"
-	actFreeze    = "freeze"
-	actThaw      = "thaw"
-	actStart     = "start"
-	actAddEngine = "add-engine"
-	actCut       = "cut"
-	actMend      = "mend"
-	actStatus    = "status"
-	actUp        = "up"   // of a supervisor only
-	actDown      = "down" // of a supervisor only
+	ActKill      = "kill"       // with SIGKILL; it returns when the process has ended
+	ActFreeze    = "freeze"     // SIGSTOP: its connections stay open, and it answers nothing
+	ActThaw      = "thaw"       // SIGCONT
+	ActStart     = "start"      // what has ended, as it was started before; it waits until it is ready
+	ActAddEngine = "add-engine" // in a new instance; it waits until it is ready
+	ActCut       = "cut"        // closes the connections to FromBroker or FromLedger, and refuses new ones
+	ActMend      = "mend"       // lets connections pass again
+
+	actStatus = "status"
+	actUp     = "up"   // of a supervisor only
+	actDown   = "down" // of a supervisor only
 )
 
 // Attached is a stack that another process runs.
@@ -60,36 +62,8 @@ func (a *Attached) Status(ctx context.Context) ([]Status, error) {
 	return got.Status, err
 }
 
-// Kill ends a process with SIGKILL and returns when it has ended.
-func (a *Attached) Kill(ctx context.Context, name string) error { return a.act(ctx, actKill, name, "") }
-
-// Freeze stops a process (SIGSTOP). Its connections stay open, and it answers nothing.
-func (a *Attached) Freeze(ctx context.Context, name string) error {
-	return a.act(ctx, actFreeze, name, "")
-}
-
-// Thaw continues a frozen process (SIGCONT).
-func (a *Attached) Thaw(ctx context.Context, name string) error { return a.act(ctx, actThaw, name, "") }
-
-// Start starts a process that has ended, as it was started before, and waits until it is ready.
-func (a *Attached) Start(ctx context.Context, name string) error {
-	return a.act(ctx, actStart, name, "")
-}
-
-// AddEngine starts one more engine in a new instance, and waits until it is ready.
-func (a *Attached) AddEngine(ctx context.Context) error { return a.act(ctx, actAddEngine, "", "") }
-
-// Cut closes the connections from a process to FromBroker or FromLedger, and refuses new ones.
-func (a *Attached) Cut(ctx context.Context, name, from string) error {
-	return a.act(ctx, actCut, name, from)
-}
-
-// Mend lets connections pass again.
-func (a *Attached) Mend(ctx context.Context, name, from string) error {
-	return a.act(ctx, actMend, name, from)
-}
-
-func (a *Attached) act(ctx context.Context, act, name, peer string) error {
+// Act does an act on a process. Only a cut, and its mending, have a peer.
+func (a *Attached) Act(ctx context.Context, act, name, peer string) error {
 	_, err := a.ask(ctx, order{Act: act, Name: name, Peer: peer}, io.Discard)
 	return err
 }
@@ -236,26 +210,26 @@ func (s *Stack) act(ctx context.Context, asked order) error {
 	}
 
 	switch asked.Act {
-	case actKill:
+	case ActKill:
 		return s.Kill(asked.Name)
-	case actFreeze:
+	case ActFreeze:
 		return s.Pause(asked.Name)
-	case actThaw:
+	case ActThaw:
 		return s.Resume(asked.Name)
-	case actCut:
+	case ActCut:
 		return s.cut(asked.Name, asked.Peer, link.Cut)
-	case actMend:
+	case ActMend:
 		return s.cut(asked.Name, asked.Peer, link.Whole)
 	}
 	s.acting.Lock()
 	defer s.acting.Unlock()
 
-	if asked.Act == actAddEngine {
+	if asked.Act == ActAddEngine {
 		_, err := s.AddEngine(ctx)
 		return err
 	}
 
-	if asked.Act == actStart {
+	if asked.Act == ActStart {
 		return s.on(asked.Name, func(p *process) error {
 			if p.running() {
 				return fmt.Errorf("%s is already running with pid %d", asked.Name, p.current().Pid)

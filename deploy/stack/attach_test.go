@@ -42,49 +42,50 @@ func TestAttached(t *testing.T) {
 		}
 	}
 
-	kit.Must(t, a.Kill(t.Context(), "engine-0"))
+	kit.Must(t, a.Act(t.Context(), ActKill, "engine-0", ""))
 
 	killed := statusByName(t, a)["engine-0"]
 	if killed.State != Dead || !strings.HasPrefix(killed.Problem, "killed by signal 9 at 20") {
 		t.Errorf("killed: %+v", killed)
 	}
-	kit.Says(t, a.Kill(t.Context(), "engine-0"), "not running")
-	kit.Must(t, a.Start(t.Context(), "engine-0"))
+	kit.Says(t, a.Act(t.Context(), ActKill, "engine-0", ""), "not running")
+	kit.Must(t, a.Act(t.Context(), ActStart, "engine-0", ""))
 
 	again := statusByName(t, a)["engine-0"]
 	if again.State != Ready || again.PID == killed.PID ||
 		again.Telemetry != killed.Telemetry {
 		t.Errorf("started again: %+v; it was %+v", again, killed)
 	}
-	kit.Says(t, a.Start(t.Context(), "engine-0"), "already running")
+	kit.Says(t, a.Act(t.Context(), ActStart, "engine-0", ""), "already running")
 
-	kit.Must(t, a.Freeze(t.Context(), Producer))
+	kit.Must(t, a.Act(t.Context(), ActFreeze, Producer, ""))
 	kit.Eventually(t, "the producer is frozen", func() bool { return statusByName(t, a)[Producer].State == Frozen })
-	kit.Must(t, a.Thaw(t.Context(), Producer))
+	kit.Must(t, a.Act(t.Context(), ActThaw, Producer, ""))
 	kit.Eventually(t, "the producer is ready", func() bool { return statusByName(t, a)[Producer].State == Ready })
 
-	kit.Must(t, errors.Join(a.Cut(t.Context(), "engine-0", FromLedger), a.Cut(t.Context(), "engine-0", FromBroker),
-		a.Mend(t.Context(), "engine-0", FromLedger)))
+	kit.Must(t, errors.Join(a.Act(t.Context(), ActCut, "engine-0", FromLedger),
+		a.Act(t.Context(), ActCut, "engine-0", FromBroker),
+		a.Act(t.Context(), ActMend, "engine-0", FromLedger)))
 
 	if all := statusByName(t, a); !slices.Equal(all["engine-0"].Cut, []string{FromBroker}) || all[Producer].Cut != nil ||
 		!all[Producer].Cuttable || all[Simulator].Cuttable {
 		t.Errorf("the engine is cut from the broker: %+v", all)
 	}
-	kit.Says(t, a.Cut(t.Context(), Simulator, FromBroker), "has no links")
+	kit.Says(t, a.Act(t.Context(), ActCut, Simulator, FromBroker), "has no links")
 
 	post(t, "http://"+first[Simulator].Telemetry+"/unready")
 
 	if s := statusByName(t, a)[Simulator]; s.State != NotReady || s.Problem != "ledger: not reached yet" {
 		t.Errorf("a simulator that was ready is %+v", s)
 	}
-	kit.Must(t, a.AddEngine(t.Context()))
+	kit.Must(t, a.Act(t.Context(), ActAddEngine, "", ""))
 
 	if s := statusByName(t, a)["engine-1"]; s.State != Ready {
 		t.Errorf("the added engine: %+v", s)
 	}
 
 	for name, want := range map[string]string{"engine-7": "no process", Room: "itself"} {
-		kit.Says(t, a.Kill(t.Context(), name), want)
+		kit.Says(t, a.Act(t.Context(), ActKill, name, ""), want)
 	}
 	post(t, "http://"+first[Producer].Telemetry+"/exit")
 	kit.Eventually(t, "the exit counts as a crash, and as the only one", func() bool {

@@ -31,7 +31,7 @@ type Status struct {
 	Telemetry   string
 	MemoryBytes int64    // resident
 	Optional    bool     // the stack is ready without it
-	Cuttable    bool     // see Attached.Cut
+	Cuttable    bool     // see ActCut
 	Cut         []string // FromBroker, FromLedger
 }
 

@@ -22,15 +22,9 @@ type Act struct {
 }
 
 const (
-	actKill      = "kill"
-	actFreeze    = "freeze"
-	actThaw      = "thaw"
-	actRestart   = "restart"
-	actAddEngine = "add-engine"
-	actCut       = "cut"
-	actMend      = "mend"
-	actBank      = "bank"
-	actLoad      = "load"
+	actRestart = "restart"
+	actBank    = "bank"
+	actLoad    = "load"
 )
 
 // refusal says which field of an act is wrong, and what it must be.
@@ -45,8 +39,8 @@ var errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMUL
 // actTimeout bounds an act. It is longer than the stack waits for a process to become ready, and then says why not.
 const actTimeout = 4 * time.Minute
 
-var acts = []string{actKill, actFreeze, actThaw, actRestart, actAddEngine, actCut, actMend,
-	actBank, actLoad}
+var acts = []string{stack.ActKill, stack.ActFreeze, stack.ActThaw, actRestart, stack.ActAddEngine, stack.ActCut,
+	stack.ActMend, actBank, actLoad}
 
 // Do does one act.
 func (r *Room) Do(ctx context.Context, act Act) error {
@@ -85,8 +79,8 @@ func (r *Room) do(ctx context.Context, act Act) (kind, text string, err error) {
 		}
 
 		return kind, "bank " + name + " is " + act.Behaviour, r.banks.behave(ctx, name, act.Behaviour)
-	case actAddEngine:
-		r.starting("", "one more engine", 0, on.AddEngine)
+	case stack.ActAddEngine:
+		r.starting("", "one more engine", 0, stack.ActAddEngine)
 		return "", "an engine is added", nil
 	}
 
@@ -95,29 +89,31 @@ func (r *Room) do(ctx context.Context, act Act) (kind, text string, err error) {
 		return "", "", refusal{"target", name, "a process that the picture shows, not the room itself"}
 	}
 
-	switch act.Act {
-	case actRestart:
+	if act.Act == actRestart {
 		if p.State != string(stack.Dead) {
 			return "", "", refusal{"target", name, "a dead process"}
 		}
 		r.startAgain(name, 0)
 
 		return "", name + " starts again", nil
-	case actKill:
-		if err = on.Kill(ctx, name); err == nil {
+	}
+
+	switch err = on.Act(ctx, act.Act, name, peer); act.Act {
+	case stack.ActKill:
+		if err == nil {
 			r.startAgain(name, restartAfter)
 		}
 
 		return kindBroken, name + " killed", err
-	case actFreeze:
-		return kindBroken, name + " frozen", on.Freeze(ctx, name)
-	case actThaw:
-		return kindMended, name + " thawed", on.Thaw(ctx, name)
-	case actCut:
-		return kindBroken, name + " cut from the " + peer, on.Cut(ctx, name, peer)
+	case stack.ActFreeze:
+		return kindBroken, name + " frozen", err
+	case stack.ActThaw:
+		return kindMended, name + " thawed", err
+	case stack.ActCut:
+		return kindBroken, name + " cut from the " + peer, err
 	}
 
-	return kindMended, name + " reaches the " + peer + " again", on.Mend(ctx, name, peer)
+	return kindMended, name + " reaches the " + peer + " again", err
 }
 
 // restartAfter is how long what a button killed stays dead.
@@ -125,11 +121,11 @@ const restartAfter = 5 * time.Second
 
 // startAgain starts a process after a time, if it is dead then.
 func (r *Room) startAgain(name string, after time.Duration) {
-	r.starting(name, name+" is back", after, func(ctx context.Context) error { return r.config.Stack.Start(ctx, name) })
+	r.starting(name, name+" is back", after, stack.ActStart)
 }
 
 // starting starts what is dead, or new, after a time, and tells when it is ready. Nobody waits for it.
-func (r *Room) starting(name, done string, after time.Duration, start func(context.Context) error) {
+func (r *Room) starting(name, done string, after time.Duration, act string) {
 	r.acting.Go(func() {
 		select {
 		case <-r.ended:
@@ -145,7 +141,7 @@ func (r *Room) starting(name, done string, after time.Duration, start func(conte
 		}
 		began := time.Now()
 
-		if err := start(ctx); err != nil {
+		if err := r.config.Stack.Act(ctx, act, name, ""); err != nil {
 			r.config.Log("not %s: %v", done, err)
 			r.story.tell("", fmt.Sprintf("not %s: %v", done, err))
 			return

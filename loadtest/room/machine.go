@@ -16,13 +16,7 @@ import (
 // Processes are those of a clearing house: stack.Attached.
 type Processes interface {
 	Status(ctx context.Context) ([]stack.Status, error)
-	Kill(ctx context.Context, name string) error
-	Freeze(ctx context.Context, name string) error
-	Thaw(ctx context.Context, name string) error
-	Start(ctx context.Context, name string) error
-	AddEngine(ctx context.Context) error
-	Cut(ctx context.Context, name, peer string) error
-	Mend(ctx context.Context, name, peer string) error
+	Act(ctx context.Context, act, name, peer string) error
 }
 
 // machine knows the processes of the stack.
@@ -129,19 +123,19 @@ func actsOn(p Process, cuttable bool) []string {
 
 	switch stack.State(p.State) {
 	case stack.Ready, stack.Starting, stack.NotReady:
-		acts = append(acts, actKill, actFreeze)
+		acts = append(acts, stack.ActKill, stack.ActFreeze)
 	case stack.Frozen:
-		acts = append(acts, actKill, actThaw)
+		acts = append(acts, stack.ActKill, stack.ActThaw)
 	case stack.Dead:
 		acts = append(acts, actRestart)
 	}
 
 	if cuttable && len(p.Cut) < 2 {
-		acts = append(acts, actCut)
+		acts = append(acts, stack.ActCut)
 	}
 
 	if cuttable && len(p.Cut) > 0 {
-		acts = append(acts, actMend)
+		acts = append(acts, stack.ActMend)
 	}
 
 	return acts

@@ -15,11 +15,12 @@ type Client struct {
 	ledger *Ledger
 	delay  func() time.Duration
 	clock  func() time.Time
-	turn   chan struct{} // holds the request under way
 
-	mu                sync.Mutex
-	requests, replies chan struct{} // closed while messages pass in this direction
-	closed            chan struct{}
+	mu      sync.Mutex
+	changed sync.Cond
+	// Messages wait while it is so, and end when the client is closed.
+	isBusy, requestsCut, repliesCut bool
+	isClosed                        bool
 }
 
 var _ tigerbeetle.Client = (*Client)(nil)
@@ -30,84 +31,55 @@ func (l *Ledger) Connect(delay func() time.Duration) *Client {
 	if delay == nil {
 		delay = func() time.Duration { return 0 }
 	}
-	open := make(chan struct{})
-	close(open)
+	c := &Client{ledger: l, delay: delay, clock: time.Now}
+	c.changed.L = &c.mu
 
-	return &Client{ledger: l, delay: delay, clock: time.Now, turn: make(chan struct{}, 1), requests: open,
-		replies: open, closed: make(chan struct{})}
+	return c
 }
 
 // Cut stops requests on their way to the ledger, replies on their way back, or both. What was cut
 // waits for Heal; it is not lost, as TigerBeetle's client and server repeat it.
 func (c *Client) Cut(requests, replies bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if requests {
-		shut(&c.requests)
-	}
-
-	if replies {
-		shut(&c.replies)
-	}
-}
-
-// shut makes messages of a direction wait. Where they wait already, Heal must reach those, too.
-func shut(direction *chan struct{}) {
-	select {
-	case <-*direction:
-		*direction = make(chan struct{})
-	default:
-	}
+	c.change(func() { c.requestsCut, c.repliesCut = c.requestsCut || requests, c.repliesCut || replies })
 }
 
 // Heal ends a Cut.
-func (c *Client) Heal() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	for _, direction := range []chan struct{}{c.requests, c.replies} {
-		select {
-		case <-direction:
-		default:
-			close(direction)
-		}
-	}
-}
+func (c *Client) Heal() { c.change(func() { c.requestsCut, c.repliesCut = false, false }) }
 
 // Close ends the client. Requests that wait end with an error; what has reached the ledger stays.
-func (c *Client) Close() {
+func (c *Client) Close() { c.change(func() { c.isClosed = true }) }
+
+func (c *Client) change(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+	c.changed.Broadcast()
+}
+
+// await waits until something is not so, and then sets it.
+func (c *Client) await(not *bool, then bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	select {
-	case <-c.closed:
-	default:
-		close(c.closed)
+	for *not && !c.isClosed {
+		c.changed.Wait()
 	}
+
+	if c.isClosed { // a dead program sends nothing
+		return errors.ErrClientClosed{}
+	}
+	*not = then
+
+	return nil
 }
 
-// pass waits until messages pass in one direction, which the caller names.
-func (c *Client) pass(direction *chan struct{}) error {
+// pass waits until messages pass in one direction, whose cut the caller names.
+func (c *Client) pass(isCut *bool) error {
 	if delay := c.delay(); delay > 0 {
 		time.Sleep(delay)
 	}
-	c.mu.Lock()
-	gate := *direction
-	c.mu.Unlock()
 
-	select {
-	case <-c.closed: // first: a dead program sends nothing
-		return errors.ErrClientClosed{}
-	default:
-	}
-
-	select {
-	case <-gate:
-		return nil
-	case <-c.closed:
-		return errors.ErrClientClosed{}
-	}
+	return c.await(isCut, false)
 }
 
 // request carries out one request on the ledger.
@@ -116,21 +88,19 @@ func request[R any](c *Client, creates, looksUp int, apply func(timestamp uint64
 		return reply, errors.ErrMaximumBatchSizeExceeded{}
 	}
 
-	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-c.closed:
-		return reply, errors.ErrClientClosed{}
+	if err := c.await(&c.isBusy, true); err != nil {
+		return reply, err
 	}
+	defer c.change(func() { c.isBusy = false })
 
-	if err := c.pass(&c.requests); err != nil {
+	if err := c.pass(&c.requestsCut); err != nil {
 		return reply, err
 	}
 
 	result := c.ledger.request(uint64(c.clock().UnixNano()), creates, func(timestamp uint64) any {
 		return apply(timestamp)
 	})
-	if err := c.pass(&c.replies); err != nil {
+	if err := c.pass(&c.repliesCut); err != nil {
 		return reply, err
 	}
 

@@ -91,32 +91,31 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		fmt.Fprintf(progress, "bootstrap: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
 	}
 
-	chart, err := open(config)
-	if err != nil {
-		return err
-	}
-	defer chart.client.Close()
+	return withChart(config, func(c *chart) error { return c.run(ctx, say) })
+}
 
+func (c *chart) run(ctx context.Context, say func(string, ...any)) error {
+	config := c.config
 	// Read the ledger's marker first, so that a run with another population changes nothing.
 	say("asking the ledger at %v what it holds", config.Ledger.Addresses)
 
-	done, err := chart.populated(ctx)
+	done, err := c.populated(ctx)
 	if err != nil {
 		return err
 	}
 
-	if err := chart.keepLog(ctx, say); err != nil {
+	if err := c.keepLog(ctx, say); err != nil {
 		return err
 	}
 
 	if config.retell {
-		if err := chart.forgetFinished(ctx, say); err != nil {
+		if err := c.forgetFinished(ctx, say); err != nil {
 			return err
 		}
 	}
 	say("asking Kafka at %v for the topics", config.Stream.Brokers)
 
-	if err := ensureKafka(ctx, config, say); err != nil {
+	if err := ensureKafka(ctx, c.kafka, config, say); err != nil {
 		return err
 	}
 	say("%d topics with %d partitions each", len(stream.Topics), config.Partitions)
@@ -125,19 +124,14 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		say("%d users of Kafka with their ACLs; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
 	}
 
-	kafka, err := connectKafka(config)
-	if err != nil {
-		return err
-	}
-	defer kafka.Close()
-	gate := gate{config: config, chart: chart, kafka: kafka, say: say}
+	gate := gate{chart: c, say: say}
 
 	err = gate.patiently(ctx, func(ctx context.Context) error {
 		if err := gate.check(ctx, done); err != nil {
 			return err
 		}
 
-		return origin.CheckLog(ctx, kafka, chart.client)
+		return origin.CheckLog(ctx, c.kafka, c.client)
 	})
 	if err != nil {
 		return err
@@ -147,7 +141,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	if !done {
 		since = "now"
 
-		if err := chart.populate(ctx); err != nil {
+		if err := c.populate(ctx); err != nil {
 			return err
 		}
 	}
@@ -176,7 +170,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		}
 	}
 
-	if err := chart.keepParticipants(ctx, say); err != nil {
+	if err := c.keepParticipants(ctx, say); err != nil {
 		return err
 	}
 	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks,

@@ -118,7 +118,7 @@ func accountsOf(t *testing.T, client tigerbeetle.Client) map[tb.Account]bool {
 func funded(t *testing.T, config *Config) tigerbeetle.Client {
 	t.Helper()
 	model := ledgermodel.New().Connect(nil)
-	kit.Must(t, (&chart{config, model}).populate(t.Context()))
+	kit.Must(t, (&chart{config: config, client: model}).populate(t.Context()))
 
 	return model
 }
@@ -136,7 +136,7 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 	states := map[string]bool{}
 
 	for requests := 1; ; requests++ {
-		err := (&chart{config, &dying{client, requests}}).populate(t.Context())
+		err := (&chart{config: config, client: &dying{client, requests}}).populate(t.Context())
 		if err == nil { // it ended before the interruption
 			break
 		}
@@ -162,7 +162,7 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		states[fmt.Sprint(accounts, fundings, marker)] = true
 
 		// Nobody can go on with another population from here.
-		kit.Says(t, (&chart{&other, client}).populate(t.Context()), "SANDBOX_CUSTOMERS is 20 there and 21 here")
+		kit.Says(t, (&chart{config: &other, client: client}).populate(t.Context()), "SANDBOX_CUSTOMERS is 20 there and 21 here")
 	}
 
 	if len(states) < 8 {
@@ -273,8 +273,8 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	t.Run("WhatWasRevokedIsNotNamedAgain", func(t *testing.T) { whatWasRevokedIsNotNamedAgain(t, config.Ledger) })
 	second := startLedger(t, "--development") // its requests hold 253
 	tooMany := slices.Repeat([]tb.Account{ledger.NewAccount(ledger.RefusalsAccount)}, 254)
-	err := (&chart{&Config{EventsMax: 8189, Timeout: config.Timeout}, connect(t, second)}).createAccounts(t.Context(),
-		these(tooMany...))
+	large := &chart{config: &Config{EventsMax: 8189, Timeout: config.Timeout}, client: connect(t, second)}
+	err := large.createAccounts(t.Context(), these(tooMany...))
 	kit.Says(t, err, "LEDGER_BATCH_EVENTS_MAX is 8189 and must not exceed the server's limit")
 	t.Run("TopicsAndLedgerBelongTogether", func(t *testing.T) {
 		topicsAndLedgerBelongTogether(t, config.Ledger, second)

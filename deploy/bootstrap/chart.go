@@ -6,6 +6,7 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
@@ -13,19 +14,28 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// chart is the ledger's chart of accounts, which bootstrap creates and funds.
+// chart is the ledger's chart of accounts, which bootstrap creates and funds, and the Kafka beside it.
 type chart struct {
 	config *Config
 	client tigerbeetle.Client
+	kafka  *kgo.Client // nil: not needed
 }
 
-func open(config *Config) (*chart, error) {
+// withChart does something with the ledger and the Kafka of the configuration.
+func withChart(config *Config, do func(*chart) error) error {
+	kafka, err := connectKafka(config)
+	if err != nil {
+		return err
+	}
+	defer kafka.Close()
+
 	client, err := ledger.Connect(config.Ledger)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer client.Close()
 
-	return &chart{config, client}, nil
+	return do(&chart{config, client, kafka})
 }
 
 // request sends a request to the ledger with a time limit: the ledger's client has none.
@@ -70,7 +80,7 @@ func (c *chart) populated(ctx context.Context) (bool, error) {
 // Populate creates and funds all accounts with a client of an empty ledger, and writes the marker, unless it is there.
 // It names the keys and secrets that are there. Run does it on the ledger of its configuration.
 func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) error {
-	c := &chart{config, client}
+	c := &chart{config: config, client: client}
 
 	done, err := c.populated(ctx)
 	if err == nil && !done {

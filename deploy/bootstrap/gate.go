@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
@@ -21,28 +18,15 @@ import (
 // gate decides whether topics and ledger may go on together. All others believe what it has written: the
 // checkpoints name the ledger.
 type gate struct {
-	config *Config
-	chart  *chart
-	kafka  *kgo.Client
-	say    func(string, ...any)
+	*chart
+	say func(string, ...any)
 
 	known map[int32]origin.Checkpoint
 	renew *ledger.Identity // what is given up for a new identity; nil: nothing is
 }
 
-// patiently does what a broker may not be ready for yet: topics that it has just created have no leader for a
-// moment, and the first group no coordinator.
 func (g *gate) patiently(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, g.config.Timeout)
-	defer cancel()
-
-	for {
-		err := do(ctx)
-		if not, told := errors.AsType[*kerr.Error](err); !told || !not.Retriable ||
-			!host.Sleep(ctx, 200*time.Millisecond) {
-			return err
-		}
-	}
+	return patiently(ctx, g.config, g.say, do)
 }
 
 // check returns an error if the topics are not the ledger's. done says that the ledger has its marker.
@@ -98,7 +82,7 @@ func (g *gate) refusal(named ledger.Identity, wrong error) error {
 
 // wrong returns what is wrong with the pair, or nil. err means that it could not be found out.
 func (g *gate) wrong(ctx context.Context, done bool) (wrong, err error) {
-	g.known, err = origin.CompareLedger(ctx, g.kafka, g.chart.client)
+	g.known, err = origin.CompareLedger(ctx, g.kafka, g.client)
 	if mismatch, is := errors.AsType[*origin.Mismatch](err); is {
 		return mismatch, nil
 	}
@@ -116,7 +100,7 @@ func (g *gate) wrong(ctx context.Context, done bool) (wrong, err error) {
 			nil
 	}
 
-	names, err := origin.Read(ctx, g.chart.client, g.config.Partitions)
+	names, err := origin.Read(ctx, g.client, g.config.Partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +109,7 @@ func (g *gate) wrong(ctx context.Context, done bool) (wrong, err error) {
 		return nil, nil // orders that nobody has begun to clear, and a ledger that has cleared none
 	}
 
-	switch err := origin.Adopt(ctx, g.config.Stream, g.kafka, g.chart.client); {
+	switch err := origin.Adopt(ctx, g.config.Stream, g.kafka, g.client); {
 	case err == nil:
 		g.say("the topics are of a version that names no ledger; what was finished and told last is in this one, so they take it")
 		return nil, nil
@@ -160,7 +144,7 @@ func (g *gate) name(ctx context.Context) error {
 		}
 	}
 
-	names, err := origin.Read(ctx, g.chart.client, g.config.Partitions)
+	names, err := origin.Read(ctx, g.client, g.config.Partitions)
 	if err != nil {
 		return err
 	}
@@ -189,7 +173,7 @@ func (g *gate) name(ctx context.Context) error {
 // looked for again, and the former ledger is another's if it comes back.
 func (g *gate) renewIdentity(ctx context.Context, givenUp ledger.Identity) error {
 	found, err := request(ctx, g.config, func() ([]tb.Transfer, error) {
-		return g.chart.client.LookupTransfers(ledger.AppendIdentityIDs(nil))
+		return g.client.LookupTransfers(ledger.AppendIdentityIDs(nil))
 	})
 	if err != nil {
 		return err
@@ -205,7 +189,7 @@ func (g *gate) renewIdentity(ctx context.Context, givenUp ledger.Identity) error
 	}
 	g.say("giving up the ledger %s: the ledger at hand, %s, gets a new identity", givenUp, is)
 
-	return g.chart.createTransfers(ctx, these(ledger.Renewal(is.Number+1, givenUp)))
+	return g.createTransfers(ctx, these(ledger.Renewal(is.Number+1, givenUp)))
 }
 
 // keepFinished keeps what the engines have finished: an order that was told settled or rejected must not be
@@ -261,7 +245,7 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 	}
 	// First the commits: they are offsets of the log that is given up. After a crash in between,
 	// the next run begins here again.
-	if err := forgetCommits(ctx, c.config); err != nil {
+	if err := c.forgetCommits(ctx); err != nil {
 		return err
 	}
 
@@ -275,29 +259,28 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 
 // isTheTopics returns an error if the topics name another ledger: then it is not for this one to give up their log.
 func (c *chart) isTheTopics(ctx context.Context) error {
-	err := withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
-		_, err := origin.CompareLedger(ctx, client, c.client)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+
+	if _, err := origin.CompareLedger(ctx, c.kafka, c.client); !errors.Is(err, origin.ErrUnnamed) {
 		return err
-	})
-	if errors.Is(err, origin.ErrUnnamed) {
-		return nil
 	}
 
-	return err
+	return nil
 }
 
 // forgetCommits deletes the offsets that the engines have committed.
-func forgetCommits(ctx context.Context, config *Config) error {
+func (c *chart) forgetCommits(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
 	all := kadm.TopicsSet{}
-	for partition := range int32(config.Partitions) {
+
+	for partition := range int32(c.config.Partitions) {
 		all.Add(stream.Payments, partition)
 	}
 
-	err := withKafka(ctx, config, func(ctx context.Context, client *kgo.Client) error {
-		deleted, err := kadm.NewClient(client).DeleteOffsets(ctx, stream.EngineGroup, all)
-		return errors.Join(err, deleted.Error())
-	})
-	switch {
+	deleted, err := kadm.NewClient(c.kafka).DeleteOffsets(ctx, stream.EngineGroup, all)
+	switch err = errors.Join(err, deleted.Error()); {
 	case err == nil, errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.UnknownTopicOrPartition):
 		return nil
 	case errors.Is(err, kerr.GroupSubscribedToTopic):
@@ -321,24 +304,23 @@ func (c *chart) forgetFinished(ctx context.Context, say func(string, ...any)) er
 		return err
 	}
 
-	if err := forgetCommits(ctx, c.config); err != nil {
+	if err := c.forgetCommits(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+
+	known, err := origin.ReadCheckpoints(ctx, c.kafka)
+	if err != nil {
 		return err
 	}
 
-	err := withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
-		known, err := origin.ReadCheckpoints(ctx, client)
-		if err != nil {
-			return err
-		}
+	for partition, checkpoint := range known {
+		checkpoint.Offset, checkpoint.Hint = -1, ""
+		known[partition] = checkpoint
+	}
 
-		for partition, checkpoint := range known {
-			checkpoint.Offset, checkpoint.Hint = -1, ""
-			known[partition] = checkpoint
-		}
-
-		return origin.WriteCheckpoints(ctx, client, known)
-	})
-	if err != nil {
+	if err := origin.WriteCheckpoints(ctx, c.kafka, known); err != nil {
 		return err
 	}
 	say("forgot what engines have finished: they compare %s with what was told, and tell the rest", stream.Payments)

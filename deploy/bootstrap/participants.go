@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
@@ -31,13 +30,11 @@ func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal boo
 		return errors.New("ANSWER_KEYS_FILE is empty: it names the file for the secret of the bank")
 	}
 
-	chart, err := open(config)
-	if err != nil {
-		return err
-	}
-	defer chart.client.Close()
+	return withChart(config, func(c *chart) error { return c.provide(ctx, bank, newSeal, say) })
+}
 
-	register, err := chart.readRegister(ctx)
+func (c *chart) provide(ctx context.Context, bank pix.ISPB, newSeal bool, say func(string, ...any)) error {
+	register, err := c.readRegister(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,17 +44,17 @@ func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal boo
 			bank)
 	}
 
-	if err := chart.sealOf(ctx, bank, newSeal, say); err != nil {
+	if err := c.sealOf(ctx, bank, newSeal, say); err != nil {
 		return err
 	}
 
-	if config.PasswordsDir != "" {
+	if c.config.PasswordsDir != "" {
 		access := stream.ParticipantAccess(bank)
-		if err := chart.ensureParticipants(ctx, []stream.Access{access}, say); err != nil {
+		if err := c.ensureParticipants(ctx, []stream.Access{access}, say); err != nil {
 			return err
 		}
 		say("the password of Kafka's user %s, whose consumer group is %[1]s, is in %s; a bank that is asked over HTTP needs none",
-			access.User, keys.PasswordFile(chart.participants(), access.User))
+			access.User, keys.PasswordFile(c.participants(), access.User))
 	}
 
 	return pause(ctx) // until engines and simulator have read the file
@@ -148,9 +145,10 @@ func (c *chart) ensureParticipants(ctx context.Context, accesses []stream.Access
 		return nil
 	}
 
-	return withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
-		return ensureUsers(ctx, client, c.config, c.participants(), accesses, say)
-	})
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+
+	return ensureUsers(ctx, c.kafka, c.config, c.participants(), accesses, say)
 }
 
 // registered is what bootstrap needs of the register.

@@ -27,19 +27,7 @@ type Place struct {
 
 // At connects to the place of the configuration, and does something there.
 func At(config *Config, do func(Place) error) error {
-	chart, err := open(config)
-	if err != nil {
-		return err
-	}
-	defer chart.client.Close()
-
-	kafka, err := connectKafka(config)
-	if err != nil {
-		return err
-	}
-	defer kafka.Close()
-
-	return do(Place{chart.client, kafka, host.System().Dial})
+	return withChart(config, func(c *chart) error { return do(Place{c.client, c.kafka, host.System().Dial}) })
 }
 
 // Rebuild makes the empty ledger of the configuration what a lost one was: the past that source knows, and then what
@@ -49,7 +37,7 @@ func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Sourc
 	if err != nil {
 		return err
 	}
-	target := rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
+	target := rebuild.Target{Client: r.client, EventsMax: config.EventsMax}
 	began, told := time.Now(), time.Now()
 
 	target.Progress = func(accounts, transfers int, at time.Time) {
@@ -103,7 +91,7 @@ func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Sourc
 
 func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*gate, error) {
 	started := time.Now()
-	r := &gate{config: config, chart: &chart{config, p.Ledger}, kafka: p.Kafka,
+	r := &gate{chart: &chart{config, p.Ledger, p.Kafka},
 		say: func(format string, values ...any) {
 			fmt.Fprintf(progress, "rebuild: %6.1fs  %s\n", time.Since(started).Seconds(),
 				fmt.Sprintf(format, values...))
@@ -137,7 +125,7 @@ func (g *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable 
 	}
 
 	acts, err := request(ctx, g.config, func() ([]tb.Transfer, error) {
-		return g.chart.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
+		return g.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
 	})
 	if err != nil {
@@ -162,12 +150,12 @@ func (p Place) Accept(ctx context.Context, config *Config, progress io.Writer) e
 		return err
 	}
 
-	target := rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
+	target := rebuild.Target{Client: r.client, EventsMax: config.EventsMax}
 	if err := target.Mark(ctx); err != nil {
 		return err
 	}
 
-	is, err := ledger.ReadIdentity(ctx, r.chart.client)
+	is, err := ledger.ReadIdentity(ctx, r.client)
 	if err != nil {
 		return err
 	}
@@ -178,7 +166,7 @@ func (p Place) Accept(ctx context.Context, config *Config, progress io.Writer) e
 	}
 
 	return r.patiently(ctx, func(ctx context.Context) error {
-		names, err := origin.Read(ctx, r.chart.client, config.Partitions)
+		names, err := origin.Read(ctx, r.client, config.Partitions)
 		if err != nil {
 			return err
 		}
@@ -200,7 +188,7 @@ func (p Place) Accept(ctx context.Context, config *Config, progress io.Writer) e
 
 // Confirm says that the acts that a rebuild lost were done again. Then engines begin, and front doors take orders.
 func (p Place) Confirm(ctx context.Context, config *Config, _ io.Writer) error {
-	chart := &chart{config, p.Ledger}
+	chart := &chart{config: config, client: p.Ledger}
 	if done, err := chart.populated(ctx); err != nil || !done {
 		return cmp.Or(err, errors.New("the ledger has no marker: `bootstrap rebuild accept` comes first"))
 	}

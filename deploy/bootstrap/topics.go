@@ -90,22 +90,39 @@ func connectKafka(config *Config) (*kgo.Client, error) {
 	return client, nil
 }
 
-// withKafka does something with Kafka, for as long as it may take.
-func withKafka(ctx context.Context, config *Config, do func(context.Context, *kgo.Client) error) error {
-	client, err := connectKafka(config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+// patiently does what may fail because Kafka, or something in it, is not ready yet: topics that it has just created
+// have no leader for a moment, and the first group no coordinator. It says why it waits: after 2 s, then every 5.
+func patiently(ctx context.Context, config *Config, say func(string, ...any), do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
+	deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
 
-	return do(ctx, client)
+	var why error
+
+	for told := time.Now().Add(-3 * time.Second); ; {
+		err := do(ctx)
+		if !errors.As(err, new(*awayError)) && !kerr.IsRetriable(err) {
+			return err
+		}
+		// after the deadline err says only that time is up: keep the last cause
+		if why == nil || time.Now().Before(deadline) {
+			why = err
+		}
+
+		if time.Since(told) > 5*time.Second {
+			told = time.Now()
+			say("waiting for Kafka: %v", why)
+		}
+
+		if !host.Sleep(ctx, 200*time.Millisecond) {
+			return notReady(config, why)
+		}
+	}
 }
 
 // ensureKafka creates the missing topics, and sets on others what they must have; it fails if the broker does not take
 // it. On a secured broker it also creates the users, and grants ACLs and quotas.
-func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) error {
+func ensureKafka(ctx context.Context, client *kgo.Client, config *Config, say func(string, ...any)) error {
 	said := map[string]bool{}
 	once := func(format string, values ...any) (first bool) { // each attempt finds the same
 		line := fmt.Sprintf(format, values...)
@@ -117,32 +134,8 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 		return first
 	}
 
-	return withKafka(ctx, config, func(ctx context.Context, client *kgo.Client) error {
-		deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
-
-		var why error // why it waits: logged after 2 s, then every 5
-
-		for told := time.Now().Add(-3 * time.Second); ; {
-			err := ensureOnce(ctx, client, config, once)
-
-			away, is := errors.AsType[*awayError](err)
-			if !is {
-				return err
-			}
-			// after the deadline err says only that time is up: keep the last cause
-			if why == nil || time.Now().Before(deadline) {
-				why = away.error
-			}
-
-			if time.Since(told) > 5*time.Second {
-				told = time.Now()
-				say("waiting for Kafka: %v", why)
-			}
-
-			if !host.Sleep(ctx, 200*time.Millisecond) {
-				return notReady(config, why)
-			}
-		}
+	return patiently(ctx, config, say, func(ctx context.Context) error {
+		return ensureOnce(ctx, client, config, once)
 	})
 }
 

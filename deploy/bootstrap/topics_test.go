@@ -22,7 +22,7 @@ import (
 // prepare makes the topics, and returns what it says.
 func prepare(t *testing.T, config *Config) (said string, err error) {
 	t.Helper()
-	err = ensureKafka(t.Context(), config, func(format string, values ...any) {
+	err = ensureKafka(t.Context(), kafkaOf(t, config), config, func(format string, values ...any) {
 		said += fmt.Sprintf(format, values...) + "\n"
 	})
 

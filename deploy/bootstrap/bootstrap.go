@@ -86,12 +86,17 @@ func (c *Config) marker() ledger.Marker {
 // Run prepares everything and writes to progress what it does. When it returns nil, the topics
 // and the marker exist.
 func Run(ctx context.Context, config *Config, progress io.Writer) error {
-	started := time.Now()
-	say := func(format string, values ...any) {
-		fmt.Fprintf(progress, "bootstrap: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
-	}
+	return withChart(config, func(c *chart) error { return c.run(ctx, teller("bootstrap", progress)) })
+}
 
-	return withChart(config, func(c *chart) error { return c.run(ctx, say) })
+// teller says what a program does, and when.
+func teller(program string, progress io.Writer) func(format string, values ...any) {
+	started := time.Now()
+
+	return func(format string, values ...any) {
+		fmt.Fprintf(progress, "%s: %6.1fs  %s\n", program, time.Since(started).Seconds(),
+			fmt.Sprintf(format, values...))
+	}
 }
 
 func (c *chart) run(ctx context.Context, say func(string, ...any)) error {

@@ -38,8 +38,8 @@ func withChart(config *Config, do func(*chart) error) error {
 	return do(&chart{config, client, kafka})
 }
 
-// request sends a request to the ledger with a time limit: the ledger's client has none.
-func request[T any](ctx context.Context, config *Config, ask func() (T, error)) (T, error) {
+// request asks the ledger for something with a time limit: the ledger's client has none.
+func request[A, T any](ctx context.Context, config *Config, ask func(A) (T, error), what A) (T, error) {
 	var none T
 	if ctx.Err() != nil {
 		return none, context.Cause(ctx)
@@ -47,7 +47,7 @@ func request[T any](ctx context.Context, config *Config, ask func() (T, error)) 
 	within, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 
-	value, err := ledger.Ask(within, ask)
+	value, err := ledger.Ask(within, func() (T, error) { return ask(what) })
 	switch {
 	case err == nil:
 		return value, nil
@@ -67,9 +67,7 @@ func request[T any](ctx context.Context, config *Config, ask func() (T, error)) 
 // populated reports whether an earlier run has finished. It is an error if that run had another
 // population.
 func (c *chart) populated(ctx context.Context) (bool, error) {
-	found, err := request(ctx, c.config, func() ([]tb.Transfer, error) {
-		return c.client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
-	})
+	found, err := request(ctx, c.config, c.client.LookupTransfers, []tb.Uint128{ledger.MarkerID})
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -192,9 +190,7 @@ func fundings(p sandbox.Population) every[tb.Transfer] {
 
 func (c *chart) createAccounts(ctx context.Context, accounts every[tb.Account]) error {
 	return inBatches(accounts, c.config.EventsMax, func(batch []tb.Account) error {
-		results, err := request(ctx, c.config, func() ([]tb.AccountEventResult, error) {
-			return c.client.CreateAccounts(batch)
-		})
+		results, err := request(ctx, c.config, c.client.CreateAccounts, batch)
 		if err != nil {
 			return err
 		}
@@ -206,9 +202,7 @@ func (c *chart) createAccounts(ctx context.Context, accounts every[tb.Account]) 
 
 			account := batch[result.Index]
 			if account.ID == ledger.IssuanceAccount {
-				found, err := request(ctx, c.config, func() ([]tb.Account, error) {
-					return c.client.LookupAccounts([]tb.Uint128{account.ID})
-				})
+				found, err := request(ctx, c.config, c.client.LookupAccounts, []tb.Uint128{account.ID})
 				for _, is := range found {
 					err = c.config.marker().Check(ledger.MarkerOf(is.UserData128, is.UserData64))
 				}
@@ -228,9 +222,7 @@ func (c *chart) createAccounts(ctx context.Context, accounts every[tb.Account]) 
 
 func (c *chart) createTransfers(ctx context.Context, transfers every[tb.Transfer]) error {
 	return inBatches(transfers, c.config.EventsMax, func(batch []tb.Transfer) error {
-		results, err := request(ctx, c.config, func() ([]tb.TransferEventResult, error) {
-			return c.client.CreateTransfers(batch)
-		})
+		results, err := request(ctx, c.config, c.client.CreateTransfers, batch)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -172,9 +171,7 @@ func (g *gate) name(ctx context.Context) error {
 // renewIdentity gives the ledger a new identity in place of one that is given up. What was named before is not
 // looked for again, and the former ledger is another's if it comes back.
 func (g *gate) renewIdentity(ctx context.Context, givenUp ledger.Identity) error {
-	found, err := request(ctx, g.config, func() ([]tb.Transfer, error) {
-		return g.client.LookupTransfers(ledger.AppendIdentityIDs(nil))
-	})
+	found, err := request(ctx, g.config, g.client.LookupTransfers, ledger.AppendIdentityIDs(nil))
 	if err != nil {
 		return err
 	}
@@ -222,9 +219,9 @@ const partitionsMax = 1024
 // topic again, because an empty one would look as if nothing had been paid. Only
 // PAYMENTS_LOG_GIVEN_UP ends that: it gives up the named log.
 func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
-	names, err := request(ctx, c.config, func() (origin.Names, error) {
-		return origin.Read(ctx, c.client, partitionsMax)
-	})
+	names, err := request(ctx, c.config, func(partitions int) (origin.Names, error) {
+		return origin.Read(ctx, c.client, partitions)
+	}, partitionsMax)
 	if err != nil {
 		return err
 	}

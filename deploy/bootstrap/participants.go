@@ -172,9 +172,7 @@ func (c *chart) readRegister(ctx context.Context) (registered, error) {
 		filter := tb.AccountFilter{AccountID: ledger.RegisterAccount, Code: uint16(kind),
 			Limit: uint32(c.config.EventsMax), Flags: tb.AccountFilterFlags{Debits: true}.ToUint32()}
 		for {
-			records, err := request(ctx, c.config, func() ([]tb.Transfer, error) {
-				return c.client.GetAccountTransfers(filter)
-			})
+			records, err := request(ctx, c.config, c.client.GetAccountTransfers, filter)
 			if err != nil {
 				return r, err
 			}

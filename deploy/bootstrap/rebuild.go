@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -90,12 +89,7 @@ func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Sourc
 }
 
 func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*gate, error) {
-	started := time.Now()
-	r := &gate{chart: &chart{config, p.Ledger, p.Kafka},
-		say: func(format string, values ...any) {
-			fmt.Fprintf(progress, "rebuild: %6.1fs  %s\n", time.Since(started).Seconds(),
-				fmt.Sprintf(format, values...))
-		}}
+	r := &gate{chart: &chart{config, p.Ledger, p.Kafka}, say: teller("rebuild", progress)}
 
 	return r, r.patiently(ctx, func(ctx context.Context) (err error) {
 		if r.known, err = origin.ReadCheckpoints(ctx, r.kafka); err != nil {
@@ -124,9 +118,9 @@ func (g *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable 
 		g.say("%d records of the reports' topic are no reports", unreadable)
 	}
 
-	acts, err := request(ctx, g.config, func() ([]tb.Transfer, error) {
-		return g.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
-			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
+	acts, err := request(ctx, g.config, g.client.GetAccountTransfers, tb.AccountFilter{
+		AccountID: ledger.RegisterAccount, Limit: 1,
+		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32(),
 	})
 	if err != nil {
 		return err

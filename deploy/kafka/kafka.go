@@ -19,22 +19,20 @@ const Version = "4.3.1"
 
 // Node is one broker, which is a controller, too.
 type Node struct {
-	ID         int       // from 1 on
-	Voters     []string  // the controllers' IP:port of all nodes, in the order of their ids
-	Folder     string    // of its settings and its data
-	Address    string    // IP:port for its clients
-	Controller string    // IP:port for the nodes
-	Security   *Security // nil: everyone may do everything
+	ID         int      // from 1 on
+	Voters     []string // the controllers' IP:port of all nodes, in the order of their ids
+	Folder     string   // of its settings and its data
+	Address    string   // IP:port for its clients
+	Controller string   // IP:port for the nodes
+	Secrets    string   // the folder of the certificate and the users' passwords; empty: everyone may do everything
 }
 
-// Security is how a node and its clients prove their identity to each other. The controller's
-// listener asks for the node's own certificate, because any program that reaches it may change
-// users and ACLs.
-type Security struct {
-	AuthorityFile     string // PEM: the authority that signed the node's certificate, and no other
-	CertificateFile   string // PEM: certificate and key (PKCS 8), of the common name BrokerName
-	AdminPasswordFile string
-}
+// The files with which a node and its clients prove their identity to each other, PEM. The controller's listener asks
+// for the node's own certificate, because any program that reaches it may change users and ACLs.
+const (
+	AuthorityFile   = "ca.pem"     // the authority that signed the node's certificate, and no other
+	CertificateFile = "broker.pem" // certificate and key (PKCS 8), of the common name BrokerName
+)
 
 // BrokerName is the common name in the certificate of a secured node.
 const BrokerName = "liquida-broker"
@@ -48,7 +46,7 @@ const clusterID = "bGlxdWlkYS1zdGFjay0wMQ"
 // properties returns the node's settings.
 func (n Node) properties(adminPassword string) string {
 	security := []string{"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
-	if n.Security != nil {
+	if n.Secrets != "" {
 		security = []string{
 			"listener.security.protocol.map=CLIENT:SASL_SSL,CONTROLLER:SSL",
 			"sasl.enabled.mechanisms=SCRAM-SHA-512",
@@ -56,9 +54,9 @@ func (n Node) properties(adminPassword string) string {
 			fmt.Sprintf("listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=%q password=%q;",
 				stream.Admin, adminPassword),
 			"ssl.keystore.type=PEM",
-			"ssl.keystore.location=" + n.Security.CertificateFile,
+			"ssl.keystore.location=" + filepath.Join(n.Secrets, CertificateFile),
 			"ssl.truststore.type=PEM",
-			"ssl.truststore.location=" + n.Security.AuthorityFile,
+			"ssl.truststore.location=" + filepath.Join(n.Secrets, AuthorityFile),
 			"listener.name.controller.ssl.client.auth=required",
 			"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 			"super.users=User:" + stream.Admin + ";User:CN=" + BrokerName,
@@ -109,9 +107,9 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 
 	adminPassword, arguments := "",
 		[]string{"kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", node.settings()}
-	if node.Security != nil {
+	if node.Secrets != "" {
 		var err error
-		if adminPassword, err = keys.ReadPassword(node.Security.AdminPasswordFile); err != nil {
+		if adminPassword, err = keys.ReadPassword(keys.PasswordFile(node.Secrets, stream.Admin)); err != nil {
 			return err
 		}
 		arguments = append(arguments, "--add-scram",

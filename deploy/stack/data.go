@@ -48,8 +48,12 @@ func (s *Stack) ArchiveFolder() string { return s.data(Archiver) }
 
 // kafkaNode says what a broker of Apache Kafka is like.
 func (s *Stack) kafkaNode(name string) kafka.Node {
-	node := kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(name),
+	node := kafka.Node{Folder: s.KafkaFolder(), Address: s.addresses.of(name),
 		Controller: s.addresses.of(controllerOf(name))}
+	if s.config().KafkaSecured {
+		node.Secrets = s.secretsFolder()
+	}
+
 	if s.config().Brokers > 1 {
 		node.Folder = filepath.Join(node.Folder, name)
 	}

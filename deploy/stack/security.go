@@ -28,9 +28,11 @@ import (
 // secretsFolder holds the broker's certificate and the passwords of all users.
 func (s *Stack) secretsFolder() string { return filepath.Join(s.config().Dir, "kafka-keys") }
 
-func (s *Stack) authorityFile() string { return filepath.Join(s.secretsFolder(), "ca.pem") }
+func (s *Stack) authorityFile() string { return filepath.Join(s.secretsFolder(), kafka.AuthorityFile) }
 
-func (s *Stack) certificateFile() string { return filepath.Join(s.secretsFolder(), "broker.pem") }
+func (s *Stack) certificateFile() string {
+	return filepath.Join(s.secretsFolder(), kafka.CertificateFile)
+}
 
 func (s *Stack) passwordFile(user string) string {
 	return keys.PasswordFile(s.secretsFolder(), user)
@@ -67,16 +69,6 @@ func (s *Stack) kafkaEnvironment(user, brokers string) []string {
 		"KAFKA_TLS_KEY_FILE=",
 		"KAFKA_SASL_USER=" + config.SASLUser, "KAFKA_SASL_PASSWORD_FILE=" + config.SASLPasswordFile,
 	}
-}
-
-// kafkaSecurity returns the security of Apache Kafka's node, or nil.
-func (s *Stack) kafkaSecurity() *kafka.Security {
-	if !s.config().KafkaSecured {
-		return nil
-	}
-
-	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(),
-		AdminPasswordFile: s.passwordFile(stream.Admin)}
 }
 
 // makeCertificate makes a certificate and key for a broker on this machine, both in one file, and a file of the

@@ -27,28 +27,26 @@ var allowed = func() (cores []string) {
 	return cores
 }()
 
-// coresOf returns the processors of a kind of process as taskset names them; nothing means all. With
-// Config.LedgerCore the ledger has the last one, and all others have the rest.
-func (s *Stack) coresOf(kind string) string {
-	last := len(allowed) - 1
-	switch {
-	case !s.config().LedgerCore || last < 1:
-		return ""
-	case kind == TigerBeetle:
-		return allowed[last]
+// cores returns the processors of the ledger, and those of all else, as taskset names them. With Config.LedgerCore the
+// ledger has the last one for itself.
+func (s *Stack) cores() (ledger, others string) {
+	all, last := strings.Join(allowed, ","), len(allowed)-1
+	if !s.config().LedgerCore || last < 1 {
+		return all, all
 	}
 
-	return strings.Join(allowed[:last], ",")
+	return allowed[last], strings.Join(allowed[:last], ",")
 }
 
 // confined is what confineThisProcess has set.
-var confined struct {
+var confined = struct {
 	sync.Mutex
 	to string
-}
+}{to: strings.Join(allowed, ",")}
 
 // confineThisProcess limits all threads of this process to processors: its load shares them with the stack. New
-// threads inherit the limit. A stack that needs no limit also runs where the system does not allow one.
+// threads inherit the limit, and so do the programs that it starts. A stack that needs no limit also runs where the
+// system does not allow one.
 func confineThisProcess(to string) error {
 	confined.Lock()
 	defer confined.Unlock()
@@ -57,13 +55,8 @@ func confineThisProcess(to string) error {
 		return nil
 	}
 
-	list := to
-	if list == "" {
-		list = strings.Join(allowed, ",")
-	}
-
 	for range 2 { // a thread may start during the first round
-		if said, err := exec.Command("taskset", "-a", "-c", "-p", list,
+		if said, err := exec.Command("taskset", "-a", "-c", "-p", to,
 			strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
 			return fmt.Errorf("taskset: %w: %s", err, said)
 		}

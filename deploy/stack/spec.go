@@ -131,8 +131,8 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.env = append(p.env, s.config().Env[name]...)
 	}
 
-	if cores := s.coresOf(kind); cores != "" {
-		p.command = append([]string{"taskset", "-c", cores}, p.command...)
+	if ledger, others := s.cores(); kind == TigerBeetle && ledger != others {
+		p.command = append([]string{"taskset", "-c", ledger}, p.command...)
 	}
 
 	return p, nil

@@ -148,7 +148,8 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 		return err
 	}
 
-	if err := confineThisProcess(s.coresOf("")); err != nil {
+	_, others := s.cores()
+	if err := confineThisProcess(others); err != nil {
 		return fmt.Errorf("cannot share out the processors: %w", err)
 	}
 
@@ -303,15 +304,12 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 	var problems error
 
 	for _, name := range names {
-		p, err := s.process(name)
-		if err == nil {
-			err = s.WaitReady(ctx, name)
-		}
+		p, _ := s.process(name) // it is known: it was started
 
-		switch {
+		switch err := p.waitReady(ctx); {
 		case err == nil:
 			say(name, "ready after %4.1fs  %s", time.Since(began).Seconds(), p.program().address)
-		case p != nil && p.program().optional:
+		case p.program().optional:
 			say(name, "%v", err)
 		default:
 			problems = errors.Join(problems, err)

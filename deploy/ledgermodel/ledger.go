@@ -121,7 +121,7 @@ func (l *Ledger) createTransfers(timestamp uint64, transfers []tb.Transfer) (res
 		flags := t.TransferFlags()
 		if flags.Linked && first < 0 {
 			first, broken = i, false
-			l.begin()
+			l.chain = &undo{transfers: len(l.transfers), accounts: map[tb.Uint128]tb.Account{}}
 		}
 
 		if flags.Linked && i == len(transfers)-1 {
@@ -150,10 +150,6 @@ func (l *Ledger) createTransfers(timestamp uint64, transfers []tb.Transfer) (res
 	}
 
 	return results
-}
-
-func (l *Ledger) begin() {
-	l.chain = &undo{transfers: len(l.transfers), accounts: map[tb.Uint128]tb.Account{}}
 }
 
 // discard takes back what the chain has changed.

@@ -28,20 +28,6 @@ const (
 //go:embed source
 var source embed.FS
 
-// cached returns the server in folder, and builds it first if it is missing.
-func cached(ctx context.Context, folder string, progress io.Writer) (string, error) {
-	bin := filepath.Join(folder, "tigerbeetle")
-
-	return bin, cache.Fill(ctx, folder, progress, func() bool { return check(ctx, bin) == nil }, func() error {
-		if err := build(ctx, bin, progress); err != nil {
-			return fmt.Errorf("cannot build TigerBeetle %s: %w; or name an official binary of this version in TIGERBEETLE_BIN",
-				Version, err)
-		}
-
-		return nil
-	})
-}
-
 // build makes the server from source.
 func build(ctx context.Context, bin string, progress io.Writer) error {
 	_, noCargo := exec.LookPath("cargo")

@@ -41,7 +41,16 @@ func Locate(ctx context.Context, progress io.Writer) (string, error) {
 		return "", err
 	}
 
-	return cached(ctx, folder, progress)
+	bin := filepath.Join(folder, "tigerbeetle")
+
+	return bin, cache.Fill(ctx, folder, progress, func() bool { return check(ctx, bin) == nil }, func() error {
+		if err := build(ctx, bin, progress); err != nil {
+			return fmt.Errorf("cannot build TigerBeetle %s: %w; or name an official binary of this version in TIGERBEETLE_BIN",
+				Version, err)
+		}
+
+		return nil
+	})
 }
 
 // check rejects a binary that is not a TigerBeetle server of Version.

@@ -162,7 +162,8 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		states[fmt.Sprint(accounts, fundings, marker)] = true
 
 		// Nobody can go on with another population from here.
-		kit.Says(t, (&chart{config: &other, client: client}).populate(t.Context()), "SANDBOX_CUSTOMERS is 20 there and 21 here")
+		goesOn := &chart{config: &other, client: client}
+		kit.Says(t, goesOn.populate(t.Context()), "SANDBOX_CUSTOMERS is 20 there and 21 here")
 	}
 
 	if len(states) < 8 {

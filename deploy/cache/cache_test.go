@@ -12,15 +12,6 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-func TestFolder(t *testing.T) {
-	root := t.TempDir()
-	t.Setenv("LIQUIDA_CACHE", root)
-
-	if got, err := Folder("kafka", "4"); err != nil || got != filepath.Join(root, "kafka", "4") {
-		t.Errorf("got %q, %v", got, err)
-	}
-}
-
 func TestLockIsHeldByOne(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "new")
 	unlock, err := Lock(t.Context(), folder, io.Discard)
@@ -36,8 +27,4 @@ func TestLockIsHeldByOne(t *testing.T) {
 	again, err := Lock(t.Context(), folder, io.Discard)
 	kit.Must(t, err)
 	again()
-}
-
-func TestUnwritableCacheIsNamed(t *testing.T) {
-	kit.Says(t, kit.ErrorOf(Lock(t.Context(), "/dev/null/cache", io.Discard)), "LIQUIDA_CACHE")
 }

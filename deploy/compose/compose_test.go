@@ -5,7 +5,6 @@ package compose
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -171,20 +170,5 @@ func TestServices(t *testing.T) {
 				t.Errorf("%s of %s is %q in the cluster, want three", setting, name, got)
 			}
 		}
-	}
-}
-
-// Redpanda skips a property that it does not know, and says so in its log only. To add one, look it up in the list of
-// the pinned version first.
-func TestRedpandasProperties(t *testing.T) {
-	known := map[string]any{"auto_create_topics_enabled": false, "enable_metrics_reporter": false, "enable_sasl": true,
-		"superusers": []any{"admin"}, "admin_api_require_auth": true, "group_min_session_timeout_ms": 1000,
-		"group_initial_rebalance_delay": 0, "storage_min_free_bytes": 1 << 30, "kafka_produce_batch_validation": "strict"}
-
-	var set map[string]any
-	kit.Must(t, yaml.Unmarshal([]byte(read(t, "deploy/compose/redpanda-bootstrap.yaml")), &set))
-
-	if !reflect.DeepEqual(set, known) {
-		t.Errorf("Redpanda gets %v, want %v", set, known)
 	}
 }

@@ -67,27 +67,6 @@ func TestAClientThatIsCutOff(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotModelledPanics(t *testing.T) {
-	for name, wrong := range map[string]tb.Transfer{
-		"a chain that is open":   {Flags: tb.TransferFlags{Linked: true}.ToUint16()},
-		"too much":               {Amount: most},
-		"a time without imports": {Timestamp: 1},
-	} {
-		func() {
-			one, two := tb.ToUint128(1), tb.ToUint128(2)
-			client := New().Connect(nil)
-			_, _ = client.CreateAccounts([]tb.Account{{ID: one, Ledger: 1, Code: 1}, {ID: two, Ledger: 1, Code: 1}})
-			wrong.ID, wrong.DebitAccountID, wrong.CreditAccountID, wrong.Ledger, wrong.Code = one, one, two, 1, 1
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: it was answered", name)
-				}
-			}()
-			_, _ = client.CreateTransfers([]tb.Transfer{wrong})
-		}()
-	}
-}
-
 // TestNoServiceImportsTheModel looks at everything that the programs are built from.
 func TestNoServiceImportsTheModel(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "./services/producer", "./services/clearing-engine",

@@ -105,6 +105,9 @@ func TestTermsAreJudged(t *testing.T) {
 	refused := func(reason string, centavos uint64) func(h *history) {
 		return func(h *history) { h.refuse(reason, centavos, time.Second) }
 	}
+	begun := func(centavos uint64) func(h *history) { return func(h *history) { h.begin(centavos) } }
+	outflowAt := func(centavos uint64) func(h *history) { return func(h *history) { h.cap(centavos) } }
+	settled := func(centavos uint64) func(h *history) { return func(h *history) { h.settle(centavos) } }
 	type step struct {
 		at time.Duration
 		do func(h *history)
@@ -120,9 +123,7 @@ func TestTermsAreJudged(t *testing.T) {
 		{"refused long after the resumption",
 			[]step{{0, suspend}, {10 * second, resume}, {15 * second, refused("DS27", 5)}}, WrongReason},
 		{"refused before the suspension", []step{{0, refused("DS27", 5)}, {10 * second, suspend}}, WrongReason},
-		{"begun long after the suspension", []step{{0, suspend}, {6 * second, func(h *history) {
-			h.begin(5)
-		}}}, BeyondTerms},
+		{"begun long after the suspension", []step{{0, suspend}, {6 * second, begun(5)}}, BeyondTerms},
 		{"begun long after the suspension, by an engine that was frozen",
 			[]step{{0, suspend}, {6 * second, func(h *history) {
 				h.begin(5)
@@ -136,30 +137,18 @@ func TestTermsAreJudged(t *testing.T) {
 		{"above the cap on a payment", []step{{0, capAt(100)}, {10 * second, refused("AM13", 101)}}, ""},
 		{"above a cap that was lifted",
 			[]step{{0, capAt(100)}, {10 * second, capAt(0)}, {16 * second, refused("AM13", 101)}}, WrongReason},
-		{"begun above the cap on a payment", []step{{0, capAt(100)}, {6 * second, func(h *history) {
-			h.begin(101)
-		}}}, BeyondTerms},
+		{"begun above the cap on a payment", []step{{0, capAt(100)}, {6 * second, begun(101)}}, BeyondTerms},
 
-		{"outflow within its cap", []step{{0, func(h *history) {
-			h.cap(100)
-		}}, {10 * second, func(h *history) { h.settle(60); h.settle(40) }}}, ""},
-		{"refused above what is left of the cap", []step{{0, func(h *history) {
-			h.cap(100)
-		}}, {10 * second, func(h *history) { h.settle(60) }}, {20 * second, refused("LQ12", 41)}}, ""},
-		{"refused within what is left of the cap", []step{{0, func(h *history) {
-			h.cap(100)
-		}}, {10 * second, func(h *history) { h.settle(60) }}, {20 * second, refused("LQ12", 40)}}, WrongReason},
-		{"refused after the window", []step{{0, func(h *history) {
-			h.cap(100)
-		}}, {10 * second, func(h *history) {
-			h.settle(60)
-		}}, {windowSeconds*second + 80*second, refused("LQ12", 41)}}, WrongReason},
-		{"outflow without leg 4", []step{{0, func(h *history) {
-			h.cap(100)
-		}}, {10 * second, func(h *history) { h.begin(5) }}}, WrongAllowance},
-		{"a cap is lowered", []step{{0, func(h *history) {
-			h.cap(100)
-		}}, {10 * second, func(h *history) { h.settle(60) }}, {20 * second, func(h *history) {
+		{"outflow within its cap",
+			[]step{{0, outflowAt(100)}, {10 * second, settled(60)}, {10 * second, settled(40)}}, ""},
+		{"refused above what is left of the cap",
+			[]step{{0, outflowAt(100)}, {10 * second, settled(60)}, {20 * second, refused("LQ12", 41)}}, ""},
+		{"refused within what is left of the cap",
+			[]step{{0, outflowAt(100)}, {10 * second, settled(60)}, {20 * second, refused("LQ12", 40)}}, WrongReason},
+		{"refused after the window", []step{{0, outflowAt(100)}, {10 * second, settled(60)},
+			{windowSeconds*second + 80*second, refused("LQ12", 41)}}, WrongReason},
+		{"outflow without leg 4", []step{{0, outflowAt(100)}, {10 * second, begun(5)}}, WrongAllowance},
+		{"a cap is lowered", []step{{0, outflowAt(100)}, {10 * second, settled(60)}, {20 * second, func(h *history) {
 			h.accountOf(spec.AllowanceOf(aliceBooks, byNight)).DebitsPending = tb.ToUint128(60)
 			h.cap(30)
 		}}, {30 * second, refused("LQ12", 1)}}, ""},

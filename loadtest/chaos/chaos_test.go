@@ -124,13 +124,3 @@ func TestAContradictionFailsTheRun(t *testing.T) {
 		}
 	}
 }
-
-// The hour has only faults that there are, however long it is.
-func TestTheHourIsStretched(t *testing.T) {
-	plan := HourPlan(1, 48*time.Minute)
-	for i, planned := range plan {
-		if _, err := parseKind(planned.Kind); err != nil || planned.At != time.Duration(2*i+4)*time.Minute {
-			t.Errorf("%v: %v", planned, err)
-		}
-	}
-}

@@ -13,31 +13,6 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-func TestScales(t *testing.T) {
-	texts := func(s Scale) (all string) {
-		for _, tick := range s.Ticks {
-			all += tick.Text + " "
-		}
-
-		return all
-	}
-	for _, c := range []struct {
-		scale Scale
-		max   float64
-		ticks string
-	}{
-		{FromZero(550, 3, Amount), 600, "0.0 200 400 600 "},
-		{FromZero(0, 3, Amount), 1, "0.0 1.0 "},
-		{Seconds(95, 10), 95, "0 s 10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s "},
-		{Milliseconds(4, 2500), 10_000, "1 ms 10 ms 100 ms 1 s 10 s "},
-		{Milliseconds(0, 0), 1, "0.1 ms 1 ms "},
-	} {
-		if c.scale.Max != c.max || texts(c.scale) != c.ticks {
-			t.Errorf("up to %v with ticks %s: want %v, %s", c.scale.Max, texts(c.scale), c.max, c.ticks)
-		}
-	}
-}
-
 // A file is sound XML, whatever the names hold, and holds numbers only.
 func TestFilesAreSound(t *testing.T) {
 	d := Bars("<Costs> & more", "µs", false, []string{"a<b", "c"},

@@ -70,6 +70,47 @@ func TestDeadLettersAreExplained(t *testing.T) {
 	}
 }
 
+// TestTheRulesKnowWhoDecidesEachReason keeps the label by of pix:rejected:rate30s and the
+// definitions of the reasons equal. What the rule does not name is the engine's.
+func TestTheRulesKnowWhoDecidesEachReason(t *testing.T) {
+	rules := read(t, "../prometheus/rules.yml")
+	named := map[string]pix.Decider{}
+
+	for _, by := range []pix.Decider{pix.ByBank, pix.ByLedger} {
+		_, rest, found := strings.Cut(rules, `"by", "`+string(by)+`", "reason", "`)
+
+		list, _, closed := strings.Cut(rest, `"`)
+		if !found || !closed {
+			t.Fatalf("the rules have no reasons by the %s", by)
+		}
+
+		for reason := range strings.SplitSeq(list, "|") {
+			if reason != "other" { // codes that banks make up
+				named[reason] = by
+			}
+		}
+	}
+
+	for _, reason := range pix.ReasonsOf(pix.OfPayment) {
+		i := slices.IndexFunc(pix.Definitions, func(d pix.Definition) bool { return d.Reason == reason })
+
+		by := pix.Definitions[i].By
+		if by == pix.ByEngine {
+			by = "" // the rule does not name it
+		}
+
+		if named[reason.String()] != by {
+			t.Errorf("%s is decided by %q (by \"\": the engine); rules.yml says %q", reason, by,
+				named[reason.String()])
+		}
+		delete(named, reason.String())
+	}
+
+	for reason := range named {
+		t.Errorf("rules.yml names %s, which no payment is rejected with", reason)
+	}
+}
+
 // TestRules runs rules_test.yml: each alert fires on its fault, and none in a healthy system.
 func TestRules(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {

@@ -14,44 +14,17 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
-// fillDisk repeats work while no file of the broker can grow past 64 KiB. The broker must exit and
-// say why. It must not answer with an error and go on.
-func (b *broker) fillDisk(work func(ctx context.Context) error) {
-	t := b.t
-	t.Helper()
-	limit := unix.Rlimit{Cur: 64 << 10, Max: unix.RLIM_INFINITY}
-	kit.Must(t, unix.Prlimit(b.Process.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil))
-	alive, ended := context.WithTimeout(t.Context(), 30*time.Second)
-	go func() { <-b.Exited; ended() }()
-
-	var failed error
-	for alive.Err() == nil && failed == nil {
-		failed = work(alive)
-	}
-
-	select {
-	case <-b.Exited:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("the broker lives on with a full disk; it answered %v", failed)
-	}
-
-	if code := b.ExitCode(); code != settings.ExitFailure {
-		t.Errorf("it ended with exit code %d; want %d", code, settings.ExitFailure)
-	}
-
-	if want := "BROKER_DATA_DIR " + b.dir; !strings.Contains(b.Log(), want) {
-		t.Errorf("it said %q; want %q in it", b.Log(), want)
-	}
-}
-
-// The offsets that were acknowledged before the disk was full are still there when there is space again. For records
-// TestBrokerDiskFull shows it.
+// While no file of the broker can grow past 64 KiB it exits and says why. It does not answer with an error and go on.
+// The offsets that were acknowledged before are still there when there is space again. For records TestBrokerDiskFull
+// shows it.
 func TestFullDisk(t *testing.T) {
 	b := newBroker(t)
 	b.start()
 	b.createTopic("payments", 1)
 	admin := kadm.NewClient(b.client())
 	acknowledged := int64(0)
+	alive, ended := context.WithTimeout(t.Context(), 30*time.Second)
+	defer ended()
 	commit := func(ctx context.Context) error {
 		offsets := kadm.Offsets{}
 		offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: acknowledged + 1, LeaderEpoch: -1,
@@ -73,7 +46,21 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("the group's offset is %d, the last one that was acknowledged %d", committed.At, acknowledged)
 		}
 	}
-	b.fillDisk(commit)
+	limit := unix.Rlimit{Cur: 64 << 10, Max: unix.RLIM_INFINITY}
+	kit.Must(t, unix.Prlimit(b.Process.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil))
+
+	go func() { <-b.Exited; ended() }()
+
+	for commit(alive) == nil {
+	}
+
+	if <-alive.Done(); alive.Err() != context.Canceled {
+		t.Fatal("the broker lives on with a full disk")
+	}
+
+	if code := b.ExitCode(); code != settings.ExitFailure || !strings.Contains(b.Log(), "BROKER_DATA_DIR "+b.dir) {
+		t.Errorf("it ended with exit code %d, and said %q", code, b.Log())
+	}
 	b.start()
 	check()
 	// Entries behind the unfinished one must be readable, too.

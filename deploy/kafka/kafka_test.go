@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,17 +8,6 @@ import (
 
 	"github.com/liquida/liquida/platform/kit"
 )
-
-func TestWhatIsMissingIsNamed(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	t.Setenv("LIQUIDA_CACHE", t.TempDir())
-
-	_, err := Locate(t.Context(), io.Discard)
-	if !errors.Is(err, ErrMissing) {
-		t.Fatalf("got %v", err)
-	}
-	kit.Says(t, err, "Java 17 or later", "mvn", "Debian", "embedded")
-}
 
 // Jars that are not those of the checksums never get into the cache.
 func TestOtherJarsAreRefused(t *testing.T) {

@@ -321,16 +321,17 @@ func (h *history) holdMost() {
 	o := h.order(alice, bruno, 47_000)
 	h.stamp()
 	h.hold(o, 1, 2, 3)
-
-	for i := len(h.transfers) - 3; i < len(h.transfers); i++ {
-		h.transfers[i].Timestamp = uint64(h.now.UnixNano())
-	}
+	h.dateLegs(h.now)
 	h.void(o, "AC06", 1, 2, 3)
-
-	for i := len(h.transfers) - 3; i < len(h.transfers); i++ {
-		h.transfers[i].Timestamp = uint64(h.now.Add(time.Second / 2).UnixNano())
-	}
+	h.dateLegs(h.now.Add(time.Second / 2))
 	h.report(o, "AC06")
+}
+
+// dateLegs gives the last three transfers their time in the ledger.
+func (h *history) dateLegs(at time.Time) {
+	for i := range 3 {
+		h.last(1 + i).Timestamp = uint64(at.UnixNano())
+	}
 }
 
 // waitForDeadline adds a payment that waits for its deadline and is voided some time after it.
@@ -338,14 +339,9 @@ func (h *history) waitForDeadline(after time.Duration) {
 	o := h.order(alice, bruno, 100)
 	h.stamp()
 	h.hold(o, 1, 2, 3)
+	h.dateLegs(h.now)
 	h.void(o, "AB03", 1, 2, 3)
-
-	for i := len(h.transfers) - 6; i < len(h.transfers); i++ {
-		h.transfers[i].Timestamp = uint64(h.now.UnixNano())
-		if i >= len(h.transfers)-3 {
-			h.transfers[i].Timestamp += uint64(40*time.Second + after)
-		}
-	}
+	h.dateLegs(h.now.Add(40*time.Second + after))
 	h.report(o, "AB03")
 }
 

@@ -135,7 +135,7 @@ func (h *heist) does(caller string, arguments ...string) (said string) {
 	h.t.Helper()
 
 	got := h.liquida(h.doors[0], caller)(arguments...)
-	if got.Code != exitDone {
+	if got.Code != 0 {
 		h.t.Fatalf("liquida %v: %s%s", arguments, got.Out, got.Err)
 	}
 

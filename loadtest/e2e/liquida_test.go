@@ -19,12 +19,6 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-// The exit codes of liquida.
-const (
-	exitDone = 0
-	exitNot  = 1
-)
-
 // compiling keeps tests that run side by side from building the same program.
 var compiling sync.Mutex
 
@@ -121,7 +115,7 @@ func TestLiquidaShowsItsCertificate(t *testing.T) {
 	kit.Must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 	balance := []string{"balance", "10000001/0001/1", "--url", server.URL, "--json"}
 	kit.RunCommand(t, nil, compile(t, "liquida", "./client/liquida"),
-		append(balance, "--ca", certificate, "--cert", certificate, "--key", key)...).Is(t, exitDone, "12345")
+		append(balance, "--ca", certificate, "--cert", certificate, "--key", key)...).Is(t, 0, "12345")
 	kit.RunCommand(t, nil, compile(t, "liquida", "./client/liquida"),
-		append(balance, "--cert", certificate, "--key", key)...).Is(t, exitNot, "certificate")
+		append(balance, "--cert", certificate, "--key", key)...).Is(t, 1, "certificate")
 }

@@ -56,6 +56,9 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	right := ledger.Origin{Log: 1, Partition: 1, Hash: hashes[1]}
 
 	changed := func(change func(*ledger.Origin)) tb.Transfer { o := right; change(&o); return o.Transfer() }
+	otherBatch := changed(func(o *ledger.Origin) { o.Hash[0]++ })
+	inPartition := func(p int32) tb.Transfer { return changed(func(o *ledger.Origin) { o.Partition = p }) }
+
 	for _, c := range []struct {
 		name      string
 		transfers []tb.Transfer
@@ -68,15 +71,11 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		{"another first batch", []tb.Transfer{changed(func(o *ledger.Origin) {
 			o.Hash[15]++
 		})}, 3, "partition 1 of pix.payments begins with another batch"},
-		{"an empty partition", []tb.Transfer{changed(func(o *ledger.Origin) {
-			o.Partition = 0
-		})}, 0, "partition 0 of pix.payments has the offsets 0 to 0"},
-		{"a partition that is not there", []tb.Transfer{changed(func(o *ledger.Origin) {
-			o.Partition = 9
-		})}, 0, "partition 9 of pix.payments has the offsets 0 to 0"},
-		{"a log that was given up", []tb.Transfer{changed(func(o *ledger.Origin) {
-			o.Hash[0]++
-		}), ledger.GivenUp(1), changed(func(o *ledger.Origin) { o.Log = 2 })}, 0, ""},
+		{"an empty partition", []tb.Transfer{inPartition(0)}, 0, "partition 0 of pix.payments has the offsets 0 to 0"},
+		{"a partition that is not there", []tb.Transfer{inPartition(9)}, 0,
+			"partition 9 of pix.payments has the offsets 0 to 0"},
+		{"a log that was given up", []tb.Transfer{otherBatch, ledger.GivenUp(1),
+			changed(func(o *ledger.Origin) { o.Log = 2 })}, 0, ""},
 		{"another log after that", []tb.Transfer{right.Transfer(), ledger.GivenUp(1), changed(func(o *ledger.Origin) {
 			o.Log = 2
 			o.Hash[0]++
@@ -92,10 +91,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		}
 	}
 	// Before the topics name a ledger, a wrong log is all that is known. Then the wrong ledger comes first.
-	wrong := &namingLedger{transfers: []tb.Transfer{{ID: spec.MarkerID.TigerBeetle(), Code: spec.CodeMarker},
-		changed(func(o *ledger.Origin) {
-			o.Hash[0]++
-		})}}
+	wrong := &namingLedger{transfers: []tb.Transfer{{ID: spec.MarkerID.TigerBeetle(), Code: spec.CodeMarker}, otherBatch}}
 	for _, want := range []string{"begins with another batch",
 		"partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
 		kit.Says(t, CheckPair(t.Context(), wrong, topics), want)

@@ -353,8 +353,7 @@ func act(name string) step {
 		}
 		f.Detail = kind.Name
 
-		return kind.Play(ctx, &load.Operator{Door: w.door, Population: w.population, Random: f.random, Hold: f.lasts,
-			Did: w.event})
+		return kind.Play(ctx, &load.Operator{Act: w.act, Population: w.population, Random: f.random, Hold: f.lasts})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
@@ -63,14 +64,16 @@ func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	return all[engine]
 }
 
-// door returns a client of the HTTP API, as who acts. The front door may be down by a fault.
-func (w *world) door(holder string) (*client.Client, error) {
+// act does an act at the front door, which may be down by a fault.
+func (w *world) act(holder, id string, act ledger.Act) error {
 	api, err := client.New(w.ProducerURL(), w.keys[holder])
-	if err == nil {
-		api.RetryFor = recoveryMax
+	if err != nil {
+		return err
 	}
+	api.RetryFor = recoveryMax
+	w.event("%s of %s by HTTP, %d centavos", act.Kind, act.Bank, act.Centavos)
 
-	return api, err
+	return load.ActAt(api, id, act)
 }
 
 // progressEvery is the time between two lines about the load.

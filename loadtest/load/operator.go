@@ -2,16 +2,10 @@ package load
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-
-	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
@@ -25,16 +19,12 @@ var ActReasons = []pix.Reason{pix.ReasonInactivePSP, pix.MustReason("AM13"), pix
 // Operator does to the register what operators of the central bank and of banks do, while payments flow, and undoes it.
 // Its methods are for one goroutine.
 type Operator struct {
-	// Door returns a client of a front door, as who acts. If it is nil, Client is the ledger's, and acts are
-	// written to it.
-	Door       func(holder string) (*client.Client, error)
-	Client     tigerbeetle.Client
+	// Act does an act under an id, and the same again: that changes nothing.
+	Act        func(holder, id string, act ledger.Act) error
 	Population sandbox.Population
 	Random     *rand.Rand
 	// Hold is how long what an act changes stays.
 	Hold time.Duration
-	// Did is called with what was done.
-	Did func(format string, arguments ...any)
 }
 
 // Intervention is acts, one after the other, of which the last ones undo the first.
@@ -112,7 +102,7 @@ func (i Intervention) Play(ctx context.Context, o *Operator) error {
 			return err
 		}
 
-		if n < len(acts)-1 && accountsOf(act) == nil {
+		if n < len(acts)-1 && act.Kind != ledger.Joined && act.Kind != ledger.AccountOpened {
 			host.Sleep(ctx, o.Hold)
 		}
 	}
@@ -122,46 +112,7 @@ func (i Intervention) Play(ctx context.Context, o *Operator) error {
 
 func (o *Operator) bank() pix.ISPB { return o.Population.Bank(o.Random.IntN(o.Population.Banks)) }
 
-// accountsOf returns the accounts that an act needs and that may not exist yet.
-func accountsOf(act ledger.Act) []ledger.AccountID {
-	switch act.Kind {
-	case ledger.Joined:
-		return []ledger.AccountID{ledger.ReserveAccount(act.Bank), ledger.TransitAccount(act.Bank),
-			ledger.BooksAccount(act.Bank), ledger.AllowanceAccount(act.Bank, ledger.Day),
-			ledger.AllowanceAccount(act.Bank, ledger.Night)}
-	case ledger.AccountOpened:
-		return []ledger.AccountID{ledger.CustomerAccount(act.Account)}
-	}
-
-	return nil
-}
-
-// open creates accounts. Those that exist stay as they are.
-func (o *Operator) open(ids []ledger.AccountID) error {
-	if len(ids) == 0 {
-		return nil
-	}
-
-	var accounts []tb.Account
-	for _, id := range ids {
-		accounts = append(accounts, ledger.NewAccount(id))
-	}
-
-	failed, err := o.Client.CreateAccounts(accounts)
-	if err != nil {
-		return err
-	}
-
-	for _, f := range failed {
-		if f.Result != tb.AccountExists && f.Result != tb.AccountExistsWithDifferentFlags { // imported by a rebuild
-			return fmt.Errorf("account %s: %s", ledger.AccountName(ids[f.Index]), f.Result)
-		}
-	}
-
-	return nil
-}
-
-// Do acts, and does the same again: that changes nothing.
+// Do acts as the central bank, or as the act's bank.
 func (o *Operator) Do(act ledger.Act) error {
 	if err := act.Validate(); err != nil {
 		return err
@@ -172,68 +123,5 @@ func (o *Operator) Do(act ledger.Act) error {
 		holder = string(act.Bank)
 	}
 
-	if o.Door != nil {
-		return o.ask(holder, id, act)
-	}
-
-	if err := o.open(accountsOf(act)); err != nil { // a front door creates them itself
-		return err
-	}
-
-	first, err := o.try(holder, id, act)
-	if err != nil {
-		return err
-	}
-
-	again, err := o.try(holder, id, act)
-	if err != nil {
-		return err
-	}
-	o.Did("%s of %s, %d centavos: %v", act.Kind, act.Bank, act.Centavos, first)
-
-	switch {
-	case first == tb.TransferOK && again == tb.TransferExists:
-		return nil
-	case first == tb.TransferExceedsCredits && again == tb.TransferIDAlreadyFailed:
-		return nil // what a withdrawal takes may have been paid meanwhile
-	}
-
-	return fmt.Errorf("%s of %s: the ledger says %s, and %s to the same again", act.Kind, act.Bank, first, again)
-}
-
-// try writes the chain of an act. A cap on outflow is one chain with its adjustment: if a producer
-// adjusts the allowance meanwhile, nothing of it is taken, and it is tried again.
-func (o *Operator) try(holder, id string, act ledger.Act) (tb.CreateTransferResult, error) {
-	for {
-		chain := ledger.AppendAct(nil, holder, id, act)
-		if act.WindowSeconds > 0 && act.Centavos > 0 {
-			found, err := o.Client.LookupAccounts(
-				[]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Window(act.Kind-ledger.DayCapped))})
-			if err != nil || len(found) != 1 {
-				return 0, fmt.Errorf("%s of %s: %d allowances, %w", act.Kind, act.Bank, len(found), err)
-			}
-			chain = ledger.GrantOf(found[0]).AppendAdjustment(chain, act.Centavos)
-		}
-
-		status, of, err := o.write(chain)
-		if err != nil || of == 0 || chain[of].Code != ledger.CodeAdjustment {
-			return status, err
-		}
-	}
-}
-
-// write writes a chain, and returns its status and which transfer has it.
-func (o *Operator) write(chain []tb.Transfer) (status tb.CreateTransferResult, of int, err error) {
-	failed, err := o.Client.CreateTransfers(slices.Clone(chain))
-	if err != nil {
-		return 0, 0, err
-	}
-
-	for _, f := range failed {
-		if f.Result != tb.TransferLinkedEventFailed {
-			return f.Result, int(f.Index), nil
-		}
-	}
-
-	return tb.TransferOK, 0, nil
+	return o.Act(holder, id, act)
 }

@@ -22,13 +22,8 @@ var actNames = map[ledger.ActKind]string{
 	ledger.Deposit:         client.Deposit, ledger.Withdrawal: client.Withdraw, ledger.KeyNamed: client.NameKey,
 }
 
-// ask does an act at a front door, and the same again.
-func (o *Operator) ask(holder, id string, act ledger.Act) error {
-	api, err := o.Door(holder)
-	if err != nil {
-		return err
-	}
-
+// ActAt does an act at a front door, and the same again.
+func ActAt(api *client.Client, id string, act ledger.Act) error {
 	first, firstAt, err := put(api, id, act)
 	if err != nil {
 		return err
@@ -38,7 +33,6 @@ func (o *Operator) ask(holder, id string, act ledger.Act) error {
 	if err != nil {
 		return err
 	}
-	o.Did("%s of %s by HTTP, %d centavos: %d", act.Kind, act.Bank, act.Centavos, first)
 
 	switch refusable := act.Kind.MovesMoney() || act.Kind == ledger.Joined || act.Kind == ledger.AccountOpened; {
 	case first == http.StatusOK && again == http.StatusOK && firstAt.Equal(againAt):

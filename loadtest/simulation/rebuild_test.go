@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/deploy/bootstrap"
@@ -23,35 +22,18 @@ import (
 // losesLedger reports whether the ledger of a seed's world is lost once, and built again: that of one in four.
 func losesLedger(seed uint64) bool { return chance(seed, 1<<32+6).IntN(4) == 0 }
 
-// acting is the world's ledger for those who act, whichever it is. While it is being built again, they wait.
-type acting struct {
-	tigerbeetle.Client // nil: it has the methods below and no others
-	w                  *world
-}
-
-func (a acting) now() *ledgermodel.Client {
+// builtLedger returns a client of the world's ledger, whichever it is. While it is being built again, it waits.
+func (w *world) builtLedger() *ledgermodel.Client {
 	for {
-		a.w.mu.Lock()
-		l, rebuilding := a.w.ledger, a.w.rebuilding
-		a.w.mu.Unlock()
+		w.mu.Lock()
+		l, rebuilding := w.ledger, w.rebuilding
+		w.mu.Unlock()
 
 		if !rebuilding {
 			return l.Connect(nil)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-}
-
-func (a acting) CreateAccounts(accounts []tb.Account) ([]tb.AccountEventResult, error) {
-	return a.now().CreateAccounts(accounts)
-}
-
-func (a acting) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResult, error) {
-	return a.now().CreateTransfers(transfers)
-}
-
-func (a acting) LookupAccounts(ids []tb.Uint128) ([]tb.Account, error) {
-	return a.now().LookupAccounts(ids)
 }
 
 // loseLedger loses the ledger in an instant, at some time before an end, and builds it again: from the archive, or from

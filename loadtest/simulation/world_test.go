@@ -27,7 +27,6 @@ import (
 	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit/hostile"
@@ -136,7 +135,7 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 
 // makeSecrets gives each participant a seal, and a key to the HTTP API.
 func (w *world) makeSecrets() (keysFolder string) {
-	banks := []pix.ISPB{load.Guest}
+	banks := []pix.ISPB{guest}
 	for i := range population.Banks {
 		banks = append(banks, population.Bank(i))
 	}

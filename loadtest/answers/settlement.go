@@ -93,7 +93,7 @@ func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
 	defer j.mu.Unlock()
 
 	o := j.journals[bank]
-	if data != "" && s.ReportedAt.UnixMilli() >= j.since.UnixMilli() {
+	if data != "" && j.counts(s.ReportedAt) {
 		o.told = append(o.told, s)
 		j.verdict.Told[toldSettlements]++
 	}
@@ -102,6 +102,10 @@ func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
 
 	return nil
 }
+
+// counts reports whether a settlement of this time is compared. An older one may wait in an engine until its broker
+// is back: it is told to streams that began meanwhile, and not to others.
+func (j *Judge) counts(reported time.Time) bool { return reported.UnixMilli() >= j.since.UnixMilli() }
 
 // lose makes a client lose what the last stream told, as in a crash: it reads those events again.
 func (j *Judge) lose(bank pix.ISPB) {
@@ -117,7 +121,8 @@ func (j *Judge) lose(bank pix.ISPB) {
 // reportedTo notes a settlement report for the participants that it concerns: both banks of a
 // settled payment and of a return, and of a rejected payment.
 func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) {
-	if message.AmountCentavos > math.MaxInt64 { // clients may read amounts as signed integers
+	if message.AmountCentavos > math.MaxInt64 || // clients may read amounts as signed integers
+		!j.counts(record.Timestamp) {
 		return
 	}
 	r := report{partition: record.Partition, offset: record.Offset, settlement: settlement{

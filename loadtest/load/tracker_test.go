@@ -3,7 +3,6 @@ package load
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,33 +219,5 @@ func TestOutcomes(t *testing.T) {
 				t.Fatalf("given up on, it counts as %+v", count)
 			}
 		})
-	}
-}
-
-// Payments of one case that fail in the same way are one line, with a count and examples.
-func TestFailuresOfOneFormAreOneLine(t *testing.T) {
-	s := newScene(t, mix.Accepted)
-	generator := mix.NewGenerator(sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 1, ReserveCentavos: 1},
-		rand.New(rand.NewPCG(2, 0)))
-
-	for i := range 100 {
-		c := []mix.Case{mix.Accepted, mix.SameBank}[i%2]
-		a := s.tracker.add(generator.Payment(c, time.Now()), time.Now())
-		s.tracker.acknowledged(a, 0, record{1, int64(100 + i)}, nil)
-	}
-	s.ack(0)
-	s.report(0, "AM04")
-	s.tracker.giveUp()
-
-	var counts []int
-	for _, f := range s.tracker.result.Failures {
-		counts = append(counts, f.Count)
-		if f.Count > 1 && (len(f.Also) != alsoMax || f.Record == "" || f.Ended.Before(f.Sent)) {
-			t.Errorf("%+v", f)
-		}
-	}
-
-	if !slices.Equal(counts, []int{1, 50, 50}) || s.tracker.result.FailureCount != 101 {
-		t.Errorf("the failures are %+v", s.tracker.result.Failures)
 	}
 }

@@ -251,6 +251,7 @@ func (m *session) prepareDoor(ctx context.Context) (measure func() (calls, error
 
 	return func() (calls, error) {
 		until := time.Now().Add(m.RateDuration)
+
 		return callOver(ctx, m.callers, doorConnections, func() (call, bool) {
 			order := made[rand.IntN(len(made))]
 			return read(pix.ISPB(order.Payer.Ispb), "/v1/payments/"+order.EndToEndId, `"status":"settled"`),

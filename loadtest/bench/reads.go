@@ -32,7 +32,7 @@ const (
 	slice = 5 * time.Second
 	// underWay is how long a flood, or the quiet, goes on before it is measured. It is longer than a read waits for
 	// its turn: what goes on is measured, with its refusals, and not the first requests of a thousand connections.
-	underWay = 4 * time.Second
+	underWay = 9 * time.Second
 )
 
 // reader is a bank that reads all it may.

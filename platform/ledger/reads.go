@@ -32,7 +32,7 @@ func (c ReadShare) Own() float64 { return c.Share / float64(c.Readers) }
 // ReadsConfig bounds the reads of a front door.
 type ReadsConfig struct {
 	ReadShare
-	WaitMax time.Duration `env:"LEDGER_READ_WAIT_MAX" envDefault:"8s" range:"10ms to 1m" help:"how long a read waits at most for its participant's turn, and at least half of it; then 429"`
+	WaitMax time.Duration `env:"LEDGER_READ_WAIT_MAX" envDefault:"6s" range:"10ms to 1m" help:"how long a read waits at most for its participant's turn, and at least half of it; then 429"`
 }
 
 // Reads asks the ledger what callers want to know, beside what paying needs. One request is under way at a time, so

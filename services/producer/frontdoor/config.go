@@ -54,6 +54,11 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("HTTP_WRITE_TIMEOUT is %v: it must be longer than HTTP_READ_TIMEOUT plus STATUS_TIMEOUT plus the longer of PUBLISH_TIMEOUT and STATUS_TIMEOUT, %v",
 			c.HTTP.WriteTimeout, longest)
 	}
+	// The same of a read, which waits for its turn first.
+	if longest := c.HTTP.ReadTimeout + c.Query.Reads.WaitMax + c.Query.Timeout; c.HTTP.WriteTimeout <= longest {
+		return fmt.Errorf("HTTP_WRITE_TIMEOUT is %v: it must be longer than HTTP_READ_TIMEOUT, LEDGER_READ_WAIT_MAX and STATUS_TIMEOUT together, %v",
+			c.HTTP.WriteTimeout, longest)
+	}
 
 	return nil
 }

@@ -28,6 +28,8 @@ func TestLimitsThatContradictEachOtherAreRefused(t *testing.T) {
 		{"HTTP_CONNECTIONS_MAX", "2000",
 			"HTTP_CONNECTIONS_MAX is 2000: it must be more than WAITS_MAX and STREAMS_MAX together, 2000"},
 		{"HTTP_WRITE_TIMEOUT", "10s", "HTTP_WRITE_TIMEOUT is 10s: it must be longer"},
+		{"LEDGER_READ_WAIT_MAX", "22s",
+			"HTTP_WRITE_TIMEOUT is 30s: it must be longer than HTTP_READ_TIMEOUT, LEDGER_READ_WAIT_MAX and"},
 		{"BATCH_LINES_MAX", "0", "BATCH_LINES_MAX is 0: it must be from 1 to 100000"},
 		{"BATCH_BYTES_MAX", "1", "BATCH_BYTES_MAX is 1"},
 		{"BATCHES_MAX", "0", "BATCHES_MAX is 0"},

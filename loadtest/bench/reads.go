@@ -31,7 +31,8 @@ const (
 	// slice is how long a flood is measured, and the quiet between two.
 	slice = 5 * time.Second
 	// underWay is how long a flood, or the quiet, goes on before it is measured. It is longer than a read waits for
-	// its turn as shipped: what goes on is measured, with its refusals, and not the first requests of a thousand connections.
+	// its turn as shipped: what goes on is measured, with its refusals, and not the first requests of a thousand
+	// connections.
 	underWay = 9 * time.Second
 )
 

@@ -148,10 +148,10 @@ func others(ctx context.Context, c *counterpart) error {
 }
 
 // kills is how often the bank is killed. A bug that shows half of the time is missed once in 32 runs.
-const kills = 5
+const kills = 6
 
-// killed kills the bank at any moment of its work, and asks on while it is dead. What it committed before its response
-// would be lost, and a decision must outlive the program.
+// killed kills the bank once when it has answered, because a decision must outlive the program, and then at any moment
+// of its work, because what it committed before its response would be lost. It asks on while the bank is dead.
 func killed(ctx context.Context, c *counterpart) error {
 	if c.process == nil {
 		return errNeedsCommand
@@ -163,17 +163,25 @@ func killed(ctx context.Context, c *counterpart) error {
 	}
 	took := time.Since(began)
 
-	for range kills {
+	for kill := range kills {
 		crowd := c.crowd()
+		records, half := recordsOf(crowd), len(crowd)/2
 
-		records := recordsOf(crowd)
-		if err := c.send(ctx, records[:len(crowd)/2]...); err != nil {
+		err := c.send(ctx, records[:half]...)
+		if err == nil && kill == 0 {
+			err = c.await(ctx, crowd[:half], make([]int, half))
+		}
+
+		if err != nil {
 			return err
 		}
-		time.Sleep(time.Duration(c.random.Int64N(int64(took))))
+
+		if kill > 0 {
+			time.Sleep(time.Duration(c.random.Int64N(int64(took))))
+		}
 		c.stopBank(syscall.SIGKILL)
 
-		if err := c.send(ctx, records[len(crowd)/2:]...); err != nil {
+		if err := c.send(ctx, records[half:]...); err != nil {
 			return err
 		}
 

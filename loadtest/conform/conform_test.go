@@ -173,7 +173,8 @@ func (b *bank) runCommitting() error {
 				return err
 			}
 		}
-		time.Sleep(50 * time.Millisecond) // its work
+		// Its work. It is long if the kill must come between commit and answer.
+		time.Sleep(map[bool]time.Duration{true: time.Second / 2, false: time.Second / 20}[b.bug == "killed, commits first"])
 
 		for _, record := range records {
 			b.take(record)

@@ -172,9 +172,9 @@ func (b *bank) runCommitting() error {
 			if err := b.client.CommitRecords(ctx, records...); err != nil {
 				return err
 			}
+			time.Sleep(450 * time.Millisecond) // so that most kills come between commit and answer
 		}
-		// Its work. It is long if the kill must come between commit and answer.
-		time.Sleep(map[bool]time.Duration{true: time.Second / 2, false: time.Second / 20}[b.bug == "killed, commits first"])
+		time.Sleep(50 * time.Millisecond) // its work
 
 		for _, record := range records {
 			b.take(record)

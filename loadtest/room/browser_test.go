@@ -254,6 +254,18 @@ func (p *tab) press(selector string) {
 	p.t.Fatalf("%d clicks did not press %s", triesMax, selector)
 }
 
+// life asks for a payment's life until the page shows what it must. On a busy machine the room may not read all of it
+// in its time. Then it says so.
+func (p *tab) life(ask func(), expression string) {
+	p.t.Helper()
+	kit.AwaitWithin(p.t, waitMax, expression, func() (bool, string) {
+		ask()
+		p.shows(`!/^Reading/.test(document.getElementById('life-result').innerText)`)
+
+		return read[bool](p, expression), read[string](p, `document.getElementById('life-result').innerText`)
+	})
+}
+
 func (p *tab) right() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -498,16 +510,10 @@ func oneLife(h *house, browser context.Context) {
 	shows := func(report *pixv1.SettlementReport, kinds ...string) {
 		h.t.Helper()
 		wanted, _ := json.Marshal(kinds)
-		// On a busy machine the room may not read all of it in its time. Then it says so, and is asked again.
-		kit.AwaitWithin(h.t, waitMax, "all of the life of "+report.EndToEndId, func() (bool, string) {
+		p.life(func() {
 			read[bool](p, `(() => { document.getElementById('life-id').value = ''; return true })()`)
 			kit.Must(h.t, chromedp.Run(p.ctx, chromedp.SendKeys(`#life-id`, report.EndToEndId+"\r", chromedp.ByQuery)))
-			p.shows(`!/^Reading/.test(document.getElementById('life-result').innerText)`)
-
-			return read[bool](p, fmt.Sprintf(
-					`%s.every((kind) => !!document.querySelector('#life-result [data-kind="' + kind + '"]'))`, wanted)),
-				read[string](p, `document.getElementById('life-result').innerText`)
-		})
+		}, fmt.Sprintf(`%s.every((kind) => !!document.querySelector('#life-result [data-kind="' + kind + '"]'))`, wanted))
 
 		for _, topic := range []string{stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses,
 			stream.Settlements} {
@@ -526,10 +532,9 @@ func oneLife(h *house, browser context.Context) {
 
 func hostileBytes(h *house, browser context.Context) {
 	p := h.open(browser)
-	client := h.kafka()
 	hostile := "<img src=x onerror=\"window.hacked=1\"><script>window.hacked=1</script>\u202e\x1b[31m"
 	record := &kgo.Record{Topic: stream.Payments, Key: []byte(hostile), Value: []byte(hostile)}
-	kit.Must(h.t, client.ProduceSync(h.t.Context(), record).FirstErr())
+	kit.Must(h.t, h.kafka().ProduceSync(h.t.Context(), record).FirstErr())
 	kit.Must(h.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(`#letters`, chromedp.ByQuery)))
 	p.press(`#letter-list summary`)
 	p.shows(`[...document.querySelectorAll('#letter-list details')].some((d) => { d.open = true; return /onerror/.test(d.textContent) })`)
@@ -637,13 +642,10 @@ func plantedBug(h *house, browser context.Context) {
 	if *strict && took > redWithin {
 		t.Errorf("red after %v: it must be within %v", took, redWithin)
 	}
-	p.shows(`document.getElementById('light').dataset.colour === 'red' && document.querySelectorAll('#findings li').length > 0`)
-	p.shows(`!/centavos|\d{9}/.test(document.querySelector('#findings li span').textContent)`)
+	p.shows(`document.getElementById('light').dataset.colour === 'red' && document.querySelectorAll('#findings li').length > 0 && !/centavos|\d{9}/.test(document.querySelector('#findings li span').textContent)`)
 	// The first finding is told once, and nobody is asked to break more.
 	p.shows(`document.querySelector('#findings button') !== null && !document.getElementById('light-text').textContent.includes(document.querySelector('#findings button').textContent)`)
-	p.shows(`/the light is red/.test(document.getElementById('lines').textContent) && document.querySelectorAll('#settled .mark.broken').length > 0`)
-	p.shows(`document.getElementById('offer').textContent === 'See the first payment'`)
-	p.press(`#offer`)
-	p.shows(`document.querySelectorAll('#life-result .events li').length > 0`)
+	p.shows(`/the light is red/.test(document.getElementById('lines').textContent) && document.querySelectorAll('#settled .mark.broken').length > 0 && document.getElementById('offer').textContent === 'See the first payment'`)
+	p.life(func() { p.press(`#offer`) }, `document.querySelectorAll('#life-result .events li').length > 0`)
 	p.right()
 }

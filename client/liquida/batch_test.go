@@ -99,7 +99,6 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 		}
 	}))
-	defer server.Close()
 	got := liquida(t, "batch", name, "--url", server.URL, "--wait", "1s").Is(t, exitUnknown,
 		"of 1 of 5 payments it is not known")
 
@@ -118,4 +117,7 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 	if len(batches) != 2 || batches[1] != "refused refused other" {
 		t.Errorf("sent were %q", batches)
 	}
+	server.Close()
+	liquida(t, "batch", name, "--url", server.URL, "--wait", "0s", "--retry-for", "0s").Is(t, exitUnknown,
+		"of 5 of 5 payments it is not known")
 }

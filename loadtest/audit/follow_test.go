@@ -29,9 +29,7 @@ func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *J
 		begin++ // a chain is of one instant
 	}
 
-	f = Follow(h.accountOf(spec.Issuance), uint64(base+begin), func(found Finding) {
-		findings = append(findings, found)
-	})
+	f = h.followFrom(uint64(base+begin), &findings)
 	if begin > 0 {
 		f.From(0, int64(len(h.orders)))
 	}
@@ -128,6 +126,11 @@ func TestFollowerPassesACleanHistory(t *testing.T) {
 	}
 }
 
+// followFrom returns a judge that begins at an instant, and adds what it finds to found.
+func (h *history) followFrom(from uint64, found *[]Finding) *Judge {
+	return Follow(h.accountOf(spec.Issuance), from, func(one Finding) { *found = append(*found, one) })
+}
+
 // histories are clean, with returns, and with acts of all kinds.
 var histories = []func(*testing.T) *history{
 	clean,
@@ -167,9 +170,7 @@ func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
 					continue // a chain is read whole
 				}
 				var findings []Finding
-				f := Follow(h.accountOf(spec.Issuance), base, func(found Finding) {
-					findings = append(findings, found)
-				})
+				f := h.followFrom(base, &findings)
 				f.Begin()
 				all(h.orders, f.Order)
 				all(h.letters, f.DeadLetter)
@@ -330,9 +331,7 @@ func TestFollowerKnowsAConflictWithWhatWasBefore(t *testing.T) {
 	h.conflicts(0, otherAmount)
 	h.transfers = inTime(h.transfers)
 	var findings []Finding
-	f := Follow(h.accountOf(spec.Issuance), uint64(base+len(h.transfers)), func(found Finding) {
-		findings = append(findings, found)
-	})
+	f := h.followFrom(uint64(base+len(h.transfers)), &findings)
 	f.From(0, h.committed())
 	f.Begin()
 	passed := func() {
@@ -362,7 +361,7 @@ func ended(h *history) *endedHistory {
 	h.stamp()
 	h.transfers = inTime(h.transfers)
 	e := &endedHistory{history: h}
-	e.judge = Follow(h.accountOf(spec.Issuance), 0, func(found Finding) { e.found = append(e.found, found) })
+	e.judge = h.followFrom(0, &e.found)
 	e.judge.Begin()
 	all(h.orders, e.judge.Order)
 	all(h.letters, e.judge.DeadLetter)
@@ -411,9 +410,7 @@ func TestFollowerKeepsNoLetterOfACommittedRecord(t *testing.T) {
 	e := ended(clean(t))
 	all(e.letters, e.judge.DeadLetter)
 	e.mustBeClean("letters of committed records")
-	e.judge = Follow(e.accountOf(spec.Issuance), uint64(base+len(e.transfers)), func(found Finding) {
-		e.found = append(e.found, found)
-	})
+	e.judge = e.followFrom(uint64(base+len(e.transfers)), &e.found)
 	e.judge.Begin()
 	all(e.letters, e.judge.DeadLetter) // before it knows what is committed
 	e.pass(1)

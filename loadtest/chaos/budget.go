@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -107,7 +108,7 @@ func (f *followed) told(id string, reported, now time.Time) {
 func (f *followed) budget(ctx context.Context, kafka stream.Config, wholeMs float64) (*Budget, error) {
 	for topic, at := range map[string]int{stream.Payments: orderedAt, stream.AuthorizationRequests: askedAt,
 		stream.AuthorizationResponses: answeredAt} {
-		err := stream.ReadTopic(ctx, kafka, topic, func(r *kgo.Record) {
+		err := stream.ReadTopic(ctx, kafka, host.System().Dial, topic, func(r *kgo.Record) {
 			if s := f.of[string(r.Key)]; s != nil && (s[at].IsZero() || r.Timestamp.Before(s[at])) {
 				s[at] = r.Timestamp
 			}

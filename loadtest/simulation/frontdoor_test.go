@@ -2,11 +2,13 @@ package simulation
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -49,9 +51,7 @@ func TestNoFrontDoorGoesBackWhenAHoldExpires(t *testing.T) {
 				var state struct{ Status string }
 
 				_, text := s.askAt(door, keys.CentralBank, http.MethodGet, "/v1/payments/"+id.String(), "")
-				if err := json.Unmarshal([]byte(text), &state); err != nil {
-					s.t.Fatal(err)
-				}
+				kit.Must(s.t, json.Unmarshal([]byte(text), &state))
 				said[i] = state.Status
 			}
 
@@ -66,6 +66,24 @@ func TestNoFrontDoorGoesBackWhenAHoldExpires(t *testing.T) {
 
 		if said := statuses(); said != [2]string{"rejected", "rejected"} {
 			s.t.Errorf("after the hold has expired: %v", said)
+		}
+	})
+}
+
+// The front door's clock is a second ahead. Until the ledger's own has passed an instant, what was before it is not told.
+func TestADayEndsByTheLedgersClock(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.open().setOffset(time.Second)
+
+		for range 20 {
+			time.Sleep(300 * time.Millisecond)
+			until := time.Now().Add(500 * time.Millisecond)
+			path := fmt.Sprintf("/v1/participants/10000001/statements/%v?until=%s", pix.DayOf(until),
+				until.UTC().Format(time.RFC3339Nano))
+
+			if code, said := s.askAt(s.doors[0], "10000001", http.MethodGet, path, ""); code != http.StatusConflict {
+				s.t.Errorf("%s: %d %s", path, code, said)
+			}
 		}
 	})
 }

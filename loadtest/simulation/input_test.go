@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -88,9 +89,7 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 				}
 
 				b := &broken{&pixv1.PaymentOrder{}, time.Now()}
-				if err := b.UnmarshalVT(generator.Payment(mix.Accepted, b.at).First.Value); err != nil {
-					s.t.Fatal(err)
-				}
+				kit.Must(s.t, b.UnmarshalVT(generator.Payment(mix.Accepted, b.at).First.Value))
 				b.Payee = &pixv1.Account{Ispb: string(population.Bank(1)), Branch: "0001", Number: "2"}
 				b.Payer.Branch, b.Payer.Number = "0001", "1"
 				b.payerBank(population.Bank(0))
@@ -98,9 +97,7 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 				breaks[first](b) // what both change is as the first rule has it
 
 				value, err := b.MarshalVT()
-				if err != nil {
-					s.t.Fatal(err)
-				}
+				kit.Must(s.t, err)
 				record := &kgo.Record{Topic: stream.Payments, Key: []byte(b.EndToEndId), Value: value, Timestamp: b.at}
 				s.produce(record)
 				tried["report of "+b.EndToEndId], tried[place(record.Partition, record.Offset)] = try{first, second},
@@ -126,9 +123,7 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 
 			return err
 		}))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		kit.Must(s.t, err)
 
 		if len(ended) != len(tried)/2 {
 			s.t.Errorf("%d of %d orders ended", len(ended), len(tried)/2)
@@ -149,18 +144,14 @@ func place(partition int32, offset int64) string { return fmt.Sprintf("%d/%d", p
 // rulesOfTheDocument returns the codes of the rules by their number.
 func rulesOfTheDocument(t *testing.T) map[int][]string {
 	text, err := os.ReadFile("../../docs/participant.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	codes := map[int][]string{}
 	_, table, _ := strings.Cut(string(text), "## How an order is judged")
 
 	table, _, _ = strings.Cut(table, "\n## ")
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|.* \| (.*) \|$`).FindAllStringSubmatch(table, -1) {
 		number, err := strconv.Atoi(row[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		codes[number] = strings.Split(strings.ReplaceAll(row[2], "`", ""), ", ")
 	}
 
@@ -227,16 +218,12 @@ func TestConflictWithARefusedPayment(t *testing.T) {
 			old := generator.Payment(mix.TooOld, time.Now())
 
 			var other pixv1.PaymentOrder
-			if err := other.UnmarshalVT(old.First.Value); err != nil {
-				s.t.Fatal(err)
-			}
+			kit.Must(s.t, other.UnmarshalVT(old.First.Value))
 			other.AmountCentavos++
 			other.AcceptedAtUnixMs = time.Now().UnixMilli()
 
 			conflict, err := other.MarshalVT()
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			kit.Must(s.t, err)
 
 			for _, value := range [][]byte{old.First.Value, conflict, old.First.Value} {
 				s.order(value)

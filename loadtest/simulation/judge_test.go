@@ -42,10 +42,11 @@ const (
 	rejoinMax = 70 * time.Second
 )
 
-// beginOf returns when the world of a seed begins. In one of four a day ends in São Paulo meanwhile.
+// beginOf returns when the world of a seed begins. In one of four a day or a window of caps ends in São Paulo meanwhile.
 func beginOf(seed uint64) time.Time {
 	if random := chance(seed, 1<<32+8); random.IntN(4) == 0 {
-		return noon.Add(15*time.Hour - between(random, 2*time.Minute, 4*time.Minute)) // all banks have joined by then
+		ends := []time.Duration{11, 15, 21}[random.IntN(3)] * time.Hour
+		return noon.Add(ends - between(random, 2*time.Minute, 4*time.Minute)) // all banks have joined by then
 	}
 
 	return noon
@@ -246,23 +247,27 @@ func everyCase(random *rand.Rand) (m mix.Mix) {
 	return m
 }
 
-// inFlight are the metrics of an engine that are 0 while nothing is in flight. What they leak is
-// lost room: the engine slows down and at last fetches nothing. The others have a line for each bank.
+// inFlight are the metrics of engines, the last one of front doors, that are 0 while nothing is in flight. What they
+// leak is lost room: the engine slows down and at last fetches nothing, the front door refuses. From the third on they
+// have labels.
 var inFlight = []string{"pix_payments_in_flight", "pix_in_flight_bytes", "pix_payments_waiting_for_psp",
-	"pix_payer_share_taken"}
+	"pix_payer_share_taken", "pix_http_pool_taken"}
 
 // restMax bounds the time until an engine, which may just start, says what it has in flight.
 const restMax = time.Minute
 
-// judgeRest returns what engines still have in flight when every payment has ended.
+// judgeRest returns what engines and front doors still have in flight when every payment has ended.
 func (w *world) judgeRest() (problems []string) {
 	for _, s := range w.all() {
-		last := ""
+		last, says := "", inFlight[:2]
+		if s.clients != nil {
+			says = inFlight[4:]
+		}
 
-		for until := time.Now().Add(restMax); strings.HasPrefix(s.name, "engine-") &&
+		for until := time.Now().Add(restMax); (s.clients != nil || strings.HasPrefix(s.name, "engine-")) &&
 			time.Now().Before(until); time.Sleep(time.Second) {
 			_, metrics := w.get(s, "/metrics")
-			if last = leaks(metrics); last == "" {
+			if last = leaks(metrics, says); last == "" {
 				break
 			}
 		}
@@ -276,10 +281,10 @@ func (w *world) judgeRest() (problems []string) {
 	return problems
 }
 
-// leaks returns the first metric of inFlight that is not 0, or all of them if one is missing.
-func leaks(metrics string) string {
-	for _, name := range inFlight[:2] {
-		if !strings.Contains(metrics, "\n"+name+" ") {
+// leaks returns the first metric of inFlight that is not 0, or all of them if one that it says is missing.
+func leaks(metrics string, says []string) string {
+	for _, name := range says {
+		if !strings.Contains(metrics, "\n"+name) {
 			return metrics
 		}
 	}

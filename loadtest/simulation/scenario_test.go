@@ -16,6 +16,7 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -89,9 +90,7 @@ func (s *scenario) send(what string, rate float64, payments int, excused ...pix.
 	s.t.Helper()
 
 	parsed, err := mix.Parse(what)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	kit.Must(s.t, err)
 	config := s.load(parsed, rate, payments, s.seed)
 	config.Allowed, config.Faults = excused, len(excused) > 0
 	r := &sending{s: s, ended: make(chan struct{})}
@@ -206,9 +205,7 @@ func (s *scenario) written(topics ...string) (n int64) {
 
 	for _, topic := range topics {
 		records, err := s.records(s.ends, topic)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		kit.Must(s.t, err)
 		n += records
 	}
 
@@ -229,7 +226,5 @@ func (s *scenario) order(values ...[]byte) {
 func (s *scenario) produce(record *kgo.Record) {
 	s.t.Helper()
 
-	if err := s.client.ProduceSync(s.ends, record).FirstErr(); err != nil {
-		s.t.Fatal(err)
-	}
+	kit.Must(s.t, s.client.ProduceSync(s.ends, record).FirstErr())
 }

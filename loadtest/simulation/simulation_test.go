@@ -22,6 +22,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 var (
@@ -84,9 +86,7 @@ func inBubble(t *testing.T, live func(t *testing.T, log io.Writer)) {
 
 	if *logFile != "" {
 		file, err := os.Create(*logFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		log = file
 	}
 	runtime.GOMAXPROCS(coresOf(*firstSeed))
@@ -158,9 +158,7 @@ func TestWorlds(t *testing.T) {
 	needLocks(t)
 
 	logs, err := os.MkdirTemp("", "simulation-") //nolint:usetesting // the logs of a world that fails must stay
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = os.Remove(logs) }) // if it is empty
 	now := time.Now()
 	r := &runner{t: t, logs: logs, began: now, lastProgress: now, faults: map[string]int{}}

@@ -29,6 +29,7 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
@@ -122,13 +123,9 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int, begi
 	ofLedger := w.ledger.Connect(nil)
 
 	w.populate = func() error { return bootstrap.Populate(t.Context(), config, ofLedger) }
-	if err := w.populate(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, w.populate())
 
-	if err := origin.NameLedger(t.Context(), w.client, ofLedger, partitions); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, origin.NameLedger(t.Context(), w.client, ofLedger, partitions))
 
 	return w
 }
@@ -149,9 +146,7 @@ func (w *world) makeSecrets() (keysFolder string) {
 		w.keys, err = keys.ReadAll(keysFolder)
 	}
 
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	kit.Must(w.t, err)
 	w.engineConfig.AnswerKeysFile, w.bankConfig.Bank.AnswerKeysFile = w.sealsFile, w.sealsFile
 
 	return keysFolder
@@ -160,9 +155,7 @@ func (w *world) makeSecrets() (keysFolder string) {
 // kafka returns how the judges and the load connect.
 func (w *world) kafka() []kgo.Opt {
 	options, err := w.engineConfig.Stream.Options() // they bound what a batch may unpack to
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	kit.Must(w.t, err)
 	// Judges and load need no partition that is added later, so their fetches may wait for longer than those
 	// of services do.
 	return append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(w.dialKafka()), kgo.FetchMaxWait(5*time.Second))
@@ -190,9 +183,7 @@ func (w *world) books() *ledgermodel.Ledger {
 func parsed[C settings.Validator](t *testing.T, config C) C {
 	t.Helper()
 
-	if err := settings.Parse(config); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, settings.Parse(config))
 
 	return config
 }
@@ -229,30 +220,14 @@ func (w *world) request(ctx context.Context, patience time.Duration, method, url
 }
 
 // each reads all records of a topic that it has now.
-func (w *world) each(topic string, take func(*kgo.Record) error) error {
+func (w *world) each(topic string, take func(*kgo.Record) error) (err error) {
 	ctx, cancel := context.WithTimeout(w.ends, time.Minute)
 	defer cancel()
+	unread := stream.ReadTopic(ctx, w.engineConfig.Stream, w.dialKafka(), topic, func(record *kgo.Record) {
+		err = cmp.Or(err, take(record))
+	})
 
-	left, err := w.records(ctx, topic)
-	if err != nil {
-		return err
-	}
-
-	client, err := kgo.NewClient(
-		append(w.kafka(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-
-	for ; left > 0 && err == nil; err = cmp.Or(err, ctx.Err()) {
-		client.PollFetches(ctx).EachRecord(func(record *kgo.Record) {
-			left--
-			err = cmp.Or(err, take(record))
-		})
-	}
-
-	return err
+	return cmp.Or(unread, err)
 }
 
 // records returns how many records a topic has had.

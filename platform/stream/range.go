@@ -14,8 +14,8 @@ import (
 const rangePatience = 30 * time.Second
 
 // ReadTopic calls take with each committed record that a topic has now, one partition after the other.
-func ReadTopic(ctx context.Context, config Config, topic string, take func(*kgo.Record)) error {
-	client, err := config.Client()
+func ReadTopic(ctx context.Context, config Config, dial host.Dial, topic string, take func(*kgo.Record)) error {
+	client, err := config.clientOn(dial)
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func ReadTopic(ctx context.Context, config Config, topic string, take func(*kgo.
 	}
 
 	for partition, of := range bounds {
-		if err := ReadRange(ctx, config, host.System().Dial, topic, partition, of.Start, of.Stable, take); err != nil {
+		if err := ReadRange(ctx, config, dial, topic, partition, of.Start, of.Stable, take); err != nil {
 			return err
 		}
 	}
@@ -43,17 +43,12 @@ func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string,
 		return nil
 	}
 
-	options, err := config.options(dial)
-	if err != nil {
-		return err
-	}
-
-	client, err := kgo.NewClient(append(options,
+	client, err := config.clientOn(dial,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(from)}}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // one may be the last before end
-	)...)
+	)
 	if err != nil {
 		return err
 	}

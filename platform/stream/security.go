@@ -32,7 +32,11 @@ func (c Config) Options() ([]kgo.Opt, error) { return c.options(host.System().Di
 
 // Client makes a client for tools, which does not wait for a broker. Services use Connect.
 func (c Config) Client(more ...kgo.Opt) (*kgo.Client, error) {
-	options, err := c.Options()
+	return c.clientOn(host.System().Dial, more...)
+}
+
+func (c Config) clientOn(dial host.Dial, more ...kgo.Opt) (*kgo.Client, error) {
+	options, err := c.options(dial)
 	if err != nil {
 		return nil, err
 	}

@@ -36,13 +36,13 @@ func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 	}
 
 	if why != nil {
-		p.refuseWith(p.encoder.unreadableRecord(record, why), record, room.Share{}, why.invalid)
+		p.refuseRecord(first, record, room.Share{}, why.invalid)
 		return
 	}
 
 	a, invalid := p.message.decode(own(record))
 	if invalid != nil {
-		p.refuseRecord(record, room.Share{}, invalid)
+		p.refuseRecord(first, record, room.Share{}, invalid)
 		return
 	}
 	p.engine.metrics.Hops.Queue.Observe(now.Sub(record.Timestamp))
@@ -60,9 +60,9 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 	a, invalid := p.message.decode(own(record))
 	switch {
 	case invalid != nil:
-		p.refuseRecord(record, w.share, invalid)
+		p.refuseRecord(record.Offset, record, w.share, invalid)
 	case w.reason != pix.ReasonNone:
-		p.refuseRecord(record, w.share, conflictOf(a.kind, &a.order, w.reason))
+		p.refuseRecord(record.Offset, record, w.share, conflictOf(a.kind, &a.order, w.reason))
 	default:
 		w.share.Free()
 		p.take(a, true, now)
@@ -74,14 +74,12 @@ func (p *partition) take(a arrival, again bool, now time.Time) {
 	refusal := pix.ReasonNone
 
 	if f, isCopy := p.first(&a, again); f != nil {
-		p.offsets.take(a.record.Offset)
-
 		switch {
 		case p.wait(f, &a, isCopy):
 			return
 		case isCopy:
 			p.engine.metrics.Refused(a.order.ID.Payer(), pix.ReasonTooManyCopies)
-			p.refuseRecord(a.record, p.room.AddToShare(a.order.ID.Payer()), tooManyCopies(a.order.ID))
+			p.refuseRecord(a.record.Offset, a.record, p.room.AddToShare(a.order.ID.Payer()), tooManyCopies(a.order.ID))
 			return
 		}
 		refusal = pix.ReasonTooManyReturns
@@ -116,6 +114,7 @@ func (p *partition) wait(f *flight, a *arrival, isCopy bool) bool {
 	f.waiting = append(f.waiting, waiter{
 		offset: a.record.Offset, digest: a.kind.digest(&a.order), share: share, late: f.payment.Ended(), isCopy: isCopy,
 	})
+	p.offsets.take(a.record.Offset)
 	p.free(a.record)
 
 	return true

@@ -64,7 +64,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 			return
 		}
 		invalid := conflictOf(f.kind, order, command.Reason)
-		p.keep(p.encoder.deadLetterRecord(f.record, invalid), f.record, invalid, func() {
+		p.keep(f.record.Offset, f.record, invalid, func() {
 			p.inbox.put(event{kind: reported, flight: f})
 		})
 	case payment.Halt:

@@ -76,7 +76,7 @@ func FuzzOrder(f *testing.F) {
 		}
 
 		var letter pixv1.DeadLetter
-		if err := letter.UnmarshalVT((&encoder{}).deadLetterRecord(record, invalid).Value); err != nil ||
+		if err := letter.UnmarshalVT((&encoder{}).deadLetterRecord(record.Offset, record, invalid).Value); err != nil ||
 			letter.ReasonCode != invalid.Reason.String() ||
 			!bytes.Equal(letter.Payload, value[:min(len(value), stream.DeadLetterPayloadBytesMax)]) {
 			t.Fatalf("the dead letter is %+v (%v)", &letter, err)

@@ -156,27 +156,20 @@ func (e *encoder) settlementReport(f *flight) *kgo.Record {
 	return e.record(stream.Settlements, key, value, err)
 }
 
-func (e *encoder) deadLetterRecord(source *kgo.Record, invalid *pix.Invalid) *kgo.Record {
-	value, err := deadLetter(source, invalid).MarshalVT()
-	return e.record(stream.DeadLetters, source.Key[:min(len(source.Key), keyBytesMax)], value, err)
-}
-
-// unreadableRecord returns the dead letter of all records from why.first to source.
-func (e *encoder) unreadableRecord(source *kgo.Record, why *unreadable) *kgo.Record {
-	letter := deadLetter(source, why.invalid)
-	letter.Offset, letter.LastOffset = why.first, source.Offset
-	value, err := letter.MarshalVT()
-
-	return e.record(stream.DeadLetters, nil, value, err)
-}
-
-func deadLetter(source *kgo.Record, invalid *pix.Invalid) *pixv1.DeadLetter {
-	return &pixv1.DeadLetter{
-		Topic: source.Topic, Partition: source.Partition, Offset: source.Offset,
+// deadLetterRecord returns the dead letter of a source, which may stand for all records from offset first on.
+func (e *encoder) deadLetterRecord(first int64, source *kgo.Record, invalid *pix.Invalid) *kgo.Record {
+	letter := pixv1.DeadLetter{
+		Topic: source.Topic, Partition: source.Partition, Offset: first,
 		ReasonCode: invalid.Reason.String(), Reason: invalid.Error(),
 		PayloadSizeBytes: uint64(len(source.Value)),
 		Payload:          source.Value[:min(len(source.Value), stream.DeadLetterPayloadBytesMax)],
 	}
+	if invalid.Reason == pix.ReasonUnreadable {
+		letter.LastOffset = source.Offset
+	}
+	value, err := letter.MarshalVT()
+
+	return e.record(stream.DeadLetters, source.Key[:min(len(source.Key), keyBytesMax)], value, err)
 }
 
 // keyBytesMax bounds the key of a dead letter: a source's key may be anything.

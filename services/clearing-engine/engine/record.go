@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -100,26 +101,33 @@ func (p *partition) took(f *flight) {
 	}
 }
 
-// refuseRecord makes a record a dead letter that is no order in flight. share is what it takes until
-// the dead letter is acknowledged, if its bank is known.
-func (p *partition) refuseRecord(record *kgo.Record, share room.Share, invalid *pix.Invalid) {
-	p.refuseWith(p.encoder.deadLetterRecord(record, invalid), record, share, invalid)
-}
-
-func (p *partition) refuseWith(letter, record *kgo.Record, share room.Share, invalid *pix.Invalid) {
+// refuseRecord makes a record a dead letter that is no order in flight. It may stand for others, from offset first
+// on. share is what it takes until the dead letter is acknowledged, if its bank is known.
+func (p *partition) refuseRecord(first int64, record *kgo.Record, share room.Share, invalid *pix.Invalid) {
 	p.offsets.take(record.Offset) // the ledger is not asked about it
 	p.deadLetters++
-	p.keep(letter, record, invalid, func() {
+	p.keep(first, record, invalid, func() {
 		p.inbox.put(event{kind: deadLettered, record: record, share: share})
 	})
 }
 
 // keep keeps a record that cannot become a payment, with the reason.
-func (p *partition) keep(letter, record *kgo.Record, invalid *pix.Invalid, acknowledged func()) {
+func (p *partition) keep(first int64, record *kgo.Record, invalid *pix.Invalid, acknowledged func()) {
 	p.engine.metrics.DeadLetters.WithLabelValues(invalid.Reason.String()).Inc()
 	p.engine.log.Debug("dead letter", zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset),
 		zap.Stringer("reason_code", invalid.Reason), zap.Error(invalid))
-	p.effects.produce(letter, acknowledged)
+	p.effects.produce(p.encoder.deadLetterRecord(first, record, invalid), acknowledged)
+}
+
+// conflictOf is why an order conflicts with what the ledger holds.
+func conflictOf(k kind, order *pix.Order, reason pix.Reason) *pix.Invalid {
+	detail := k.conflict(order)
+	if reason == pix.ReasonIDTaken {
+		detail = fmt.Sprintf("the transfer ids of %s are in the ledger for another EndToEndId; that payment is untouched: pay with a new id",
+			order.ID)
+	}
+
+	return &pix.Invalid{Reason: reason, Field: "end_to_end_id", Detail: detail}
 }
 
 func (p *partition) finish(record *kgo.Record) {

@@ -143,7 +143,7 @@ func (f *forgeries) keep(p *partition, record *kgo.Record, r response) {
 	f.engine.log.Warn("a response does not have the seal of the bank that it names: see pix.dead-letters; further ones are only counted",
 		zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset),
 		zap.String("ispb", string(r.psp[:min(len(r.psp), 16)])))
-	f.engine.produce(p.encoder.deadLetterRecord(record,
+	f.engine.produce(p.encoder.deadLetterRecord(record.Offset, record,
 		&pix.Invalid{Reason: pix.ReasonMalformed, Field: keys.SealHeader,
 			Detail: fmt.Sprintf("the response to %s names bank %.16q and does not have its seal", r.id, r.psp)}),
 		func() {

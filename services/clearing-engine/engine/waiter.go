@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
@@ -46,15 +44,4 @@ func (p *partition) endWaiters(f *flight) {
 func (p *partition) fetchAgain(offset int64, r returning) {
 	p.again[offset] = r
 	p.effects.fetchAgain(p, offset)
-}
-
-// conflictOf is why an order conflicts with what the ledger holds.
-func conflictOf(k kind, order *pix.Order, reason pix.Reason) *pix.Invalid {
-	detail := k.conflict(order)
-	if reason == pix.ReasonIDTaken {
-		detail = fmt.Sprintf("the transfer ids of %s are in the ledger for another EndToEndId; that payment is untouched: pay with a new id",
-			order.ID)
-	}
-
-	return &pix.Invalid{Reason: reason, Field: "end_to_end_id", Detail: detail}
 }

@@ -70,7 +70,7 @@ func TestNoFrontDoorGoesBackWhenAHoldExpires(t *testing.T) {
 	})
 }
 
-// The front door's clock is a second ahead. Until the ledger's own has passed an instant, what was before it is not told.
+// The front door's clock is a second ahead. What was before an instant is not told until the ledger's has passed it.
 func TestADayEndsByTheLedgersClock(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.open().setOffset(time.Second)

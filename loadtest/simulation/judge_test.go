@@ -42,10 +42,11 @@ const (
 	rejoinMax = 70 * time.Second
 )
 
-// beginOf returns when the world of a seed begins. In one of four a day or a window of caps ends in São Paulo meanwhile.
+// beginOf returns when the world of a seed begins. In one of four a day or a window of caps ends in São Paulo
+// meanwhile.
 func beginOf(seed uint64) time.Time {
 	if random := chance(seed, 1<<32+8); random.IntN(4) == 0 {
-		ends := []time.Duration{11, 15, 21}[random.IntN(3)] * time.Hour
+		ends := time.Duration([]int{11, 15, 21}[random.IntN(3)]) * time.Hour
 		return noon.Add(ends - between(random, 2*time.Minute, 4*time.Minute)) // all banks have joined by then
 	}
 

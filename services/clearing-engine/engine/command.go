@@ -37,7 +37,9 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.effects.lookUp(p, f, p.ids)
 	case payment.Diagnose:
 		if f.payment.Refuses() && p.engine.room.Knows(order.Payer.ISPB) {
-			p.perform(f, f.payment.Diagnosed(payment.Accounts{PayerPSP: true}), now)
+			command = f.payment.Diagnosed(payment.Accounts{PayerPSP: true})
+			p.perform(f, command, now)
+
 			return
 		}
 		p.ids = appendAccountIDs(p.ids[:0], order)

@@ -9,11 +9,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/clearing-engine/payment"
 	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // What a partition does with a record, whatever its order is. It takes room when it is fetched and frees it when the
-// engine is done with it. If it becomes no payment, a dead letter keeps it. In the end its offset is finished.
+// engine is done with it. If it becomes no payment, a dead letter keeps it; if it waits for an order in flight, it is
+// judged when that ends. In the end its offset is finished.
 
 // admit takes room for fetched records and puts them into the inbox.
 func (p *partition) admit(records []*kgo.Record) {
@@ -104,11 +106,11 @@ func (p *partition) took(f *flight) {
 // refuseRecord makes a record a dead letter that is no order in flight. It may stand for others, from offset first
 // on. share is what it takes until the dead letter is acknowledged, if its bank is known.
 func (p *partition) refuseRecord(first int64, record *kgo.Record, share room.Share, invalid *pix.Invalid) {
-	p.offsets.take(record.Offset) // the ledger is not asked about it
 	p.deadLetters++
 	p.keep(first, record, invalid, func() {
 		p.inbox.put(event{kind: deadLettered, record: record, share: share})
 	})
+	p.offsets.take(record.Offset) // the ledger is not asked about it
 }
 
 // keep keeps a record that cannot become a payment, with the reason.
@@ -138,4 +140,45 @@ func (p *partition) finish(record *kgo.Record) {
 func (p *partition) finishOffset(offset int64) {
 	p.offsets.finish(offset)
 	p.engine.crash.Pass(afterOffsetMarked)
+}
+
+// leave ends an order's flight, and judges what waited for it.
+func (p *partition) leave(f *flight) {
+	delete(p.flights, f.payment.Order.ID)
+	f.share.Free()
+	p.endWaiters(f)
+}
+
+// endWaiters judges what waited for an order that has ended.
+func (p *partition) endWaiters(f *flight) {
+	if len(f.waiting) == 0 {
+		return
+	}
+
+	own, reported := f.kind.digest(&f.payment.Order), f.payment.Outcome != payment.Outcome{}
+	for _, w := range f.waiting {
+		reason := pix.ReasonNone // it arrives again
+		switch {
+		case !w.isCopy:
+		case reported && w.digest != own: // the verdict is of the order's content
+			reason = pix.ReasonConflict
+		case reported && !w.late:
+			p.engine.metrics.Joined.Inc() // here, as any other end of a waiter is counted by itself
+			w.share.Free()
+			p.finishOffset(w.offset)
+
+			continue
+		case reported: // a report follows every copy
+		case w.late && !f.judgement.decided:
+		case w.digest == own, f.judgement.reason == pix.ReasonIDTaken,
+			f.judgement.holds != nil && !f.judgement.holds(w.digest):
+			reason = f.judgement.reason
+		}
+		p.fetchAgain(w.offset, returning{w.share, reason})
+	}
+}
+
+func (p *partition) fetchAgain(offset int64, r returning) {
+	p.again[offset] = r
+	p.effects.fetchAgain(p, offset)
 }

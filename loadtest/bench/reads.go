@@ -20,10 +20,11 @@ import (
 )
 
 const (
-	readQuiet   = "nobody"      // reads
-	readAll     = "all at once" // by four banks
-	readReturns = 64            // of one payment
-	readLines   = 1000          // of one account
+	readQuiet   = "nobody"                     // reads
+	readHistory = "settlements from the start" // has no end of its own
+	readAll     = "all at once"                // by four banks
+	readReturns = 64                           // of one payment
+	readLines   = 1000                         // of one account
 	// readPayRate is what the first bank pays a second, and reads ten times less often.
 	readPayRate = 100
 	// readBeside is what comes from all banks a second meanwhile.
@@ -59,7 +60,7 @@ var floods = []struct {
 			r.bank + r.population.Banks*rand.IntN(r.population.Customers/r.population.Banks)))
 	}},
 	{"participants", 64, func(r *reader) string { return "/v1/participants/" + string(r.ispb) }},
-	{"settlements from the start", 4, func(r *reader) string {
+	{readHistory, 4, func(r *reader) string {
 		return "/v1/settlements?from=start&participant=" + string(r.ispb)
 	}},
 }
@@ -79,7 +80,11 @@ func (r *reader) read(ctx context.Context, flood int) {
 	for i := range floods[flood].connections {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				lasts, cancel := context.WithTimeout(ctx, 5*time.Second) // a stream has no end
+				patience := 15 * time.Second
+				if floods[flood].name == readHistory {
+					patience = 5 * time.Second
+				}
+				lasts, cancel := context.WithTimeout(ctx, patience)
 				answer, _ := r.doors[i%len(r.doors)].Send(lasts, http.MethodGet, floods[flood].path(r),
 					string(r.ispb), nil)
 				cancel()
@@ -158,12 +163,14 @@ func (m *session) underReads(ctx context.Context) error {
 		return err
 	}
 
-	for name, flood := range map[string]func(context.Context){readQuiet: func(context.Context) {},
-		readAll: everything} {
-		err := while(ctx, flood, func() error {
+	most := map[string]float64{}
+	// As the data grows, all gets slower: so each is measured twice, in this order.
+	floods := map[string]func(context.Context){readQuiet: func(context.Context) {}, readAll: everything}
+	for _, name := range []string{readQuiet, readAll, readAll, readQuiet} {
+		err := while(ctx, floods[name], func() error {
 			result, err := m.load(ctx, settling, load.Config{Seed: 5, Payments: m.payments})
 			if err == nil {
-				m.run.set(readFigures, name+", maximum", max(result.SteadyPerSecond, result.SettledPerSecond))
+				most[name] += max(result.SteadyPerSecond, result.SettledPerSecond) / 2
 			}
 
 			return err
@@ -171,6 +178,10 @@ func (m *session) underReads(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+
+	for name, perSecond := range most {
+		m.run.set(readFigures, name+", maximum", perSecond)
 	}
 	m.run.verdict = "every payment settled"
 

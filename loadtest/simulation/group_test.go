@@ -5,9 +5,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/services/clearing-engine/engine"
 )
 
@@ -110,4 +114,21 @@ var changes = []settingsChange{
 	{"small requests", func(c *engine.Config) { c.Batch.EventsMax = 134 }}, // the least that an engine takes
 	{"a session of 10 s, no drain", func(c *engine.Config) { c.SessionTimeout, c.RevokeDrain = 10*time.Second, 0 }},
 	{"a commit every 5 s", func(c *engine.Config) { c.CommitInterval = 5 * time.Second }},
+}
+
+// Copies wait at an engine that loses its partitions. When it is back, no share of its room is taken.
+func TestLostPartitionsLeaveNoShare(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(2)
+		var copies sync.WaitGroup
+		random := rand.New(rand.NewPCG(s.random.Uint64(), 0))
+		copies.Go(func() { flooding(load.Copies, 20)(s.world, nil, random, 20*time.Second) })
+		s.pass(5*time.Second, 6*time.Second)
+
+		for i := range 2 {
+			onLink(link.Stalled, 0)(s.world, s.engine(i), s.random, 8*time.Second) // a session has 3 s
+		}
+		copies.Wait()
+		s.verdict()
+	})
 }

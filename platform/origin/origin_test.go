@@ -2,6 +2,7 @@ package origin
 
 import (
 	"errors"
+	"maps"
 	"sync"
 	"testing"
 
@@ -181,5 +182,30 @@ func TestALogWithAnEqualRecordIsAnotherOne(t *testing.T) {
 
 	if found, err := Check(t.Context(), kafka, client); err != nil || found.Log != 2 || len(found.Origins) != 0 {
 		t.Errorf("after the log was given up: %+v, %v", found, err)
+	}
+}
+
+// An older copy of a ledger may have some of what a checkpoint saw, in any place of it: what was looked up last is old.
+func TestAllThatACheckpointSawMustBeThere(t *testing.T) {
+	is := ledger.Identity{Number: 1, Since: 7}
+	seen := []tb.Uint128{tb.ToUint128(1), tb.ToUint128(2), tb.ToUint128(3)}
+	known := map[int32]Checkpoint{0: {Ledger: is, Seen: seen}}
+	found := map[tb.Uint128]tb.Transfer{}
+
+	for _, id := range seen {
+		found[id] = tb.Transfer{ID: id}
+	}
+
+	if err := compareLedger(known, is, found); err != nil {
+		t.Errorf("with all of it: %v", err)
+	}
+
+	for _, id := range seen {
+		lacks := maps.Clone(found)
+		delete(lacks, id)
+
+		if _, noticed := errors.AsType[*Mismatch](compareLedger(known, is, lacks)); !noticed {
+			t.Errorf("a ledger without %v is taken", id)
+		}
 	}
 }

@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/deploy/stack"
 )
 
 // A bank that speaks no Kafka is paid: liquida and the example in Python answer for it over HTTP. The example is killed
 // and started again.
 func TestABankIsPaidOverHTTP(t *testing.T) {
-	s := start(t, 1)
+	s := start(t, 1, func(c *stack.Config) {
+		// On a busy machine the ledger may stand still for longer than other tests wait for a bank.
+		c.Env[stack.Engine] = append(c.Env[stack.Engine], "ENGINE_DEADLINE=90s", "ENGINE_PENDING_TIMEOUT=2m")
+	})
 	const bank = "10000005"
 	s.must(s.callers(s.SimulatorURL()).SetProfile(t.Context(), bank, `{"silent_share": 1}`))
 

@@ -99,6 +99,7 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 		}
 	}))
+	defer server.Close()
 	got := liquida(t, "batch", name, "--url", server.URL, "--wait", "1s").Is(t, exitUnknown,
 		"of 1 of 5 payments it is not known")
 

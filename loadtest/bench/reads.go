@@ -80,7 +80,7 @@ func (r *reader) read(ctx context.Context, flood int) {
 	for i := range floods[flood].connections {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				patience := 15 * time.Second
+				patience := 15 * time.Second // longer than a read waits for its turn
 				if floods[flood].name == readHistory {
 					patience = 5 * time.Second
 				}

@@ -255,7 +255,7 @@ func (p *tab) press(selector string) {
 }
 
 // life asks for a payment's life until the page shows what it must. On a busy machine the room may not read all of it
-// in its time. Then it says so.
+// in its time. Then it says so, and is asked again.
 func (p *tab) life(ask func(), expression string) {
 	p.t.Helper()
 	kit.AwaitWithin(p.t, waitMax, expression, func() (bool, string) {

@@ -37,9 +37,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.effects.lookUp(p, f, p.ids)
 	case payment.Diagnose:
 		if f.payment.Refuses() && p.engine.room.Knows(order.Payer.ISPB) {
-			command = f.payment.Diagnosed(payment.Accounts{PayerPSP: true})
-			p.perform(f, command, now)
-
+			p.perform(f, f.payment.Diagnosed(payment.Accounts{PayerPSP: true}), now)
 			return
 		}
 		p.ids = appendAccountIDs(p.ids[:0], order)

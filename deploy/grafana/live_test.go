@@ -111,7 +111,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 		t.Errorf("the longest standstill is %v s, and it was %v to %v, to within two scrapes", longest, dead, most)
 	}
 	h.await("both restarts are counted, and partitions changed hands",
-		"("+restarted+") == 2 and on() "+annotations(t)["Rebalance"])
+		"("+restarted+") == 2 and on() "+ever(annotations(t)["Rebalance"], began))
 	unload()
 	<-loadEnds
 

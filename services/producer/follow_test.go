@@ -10,10 +10,13 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
@@ -203,6 +206,54 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	if plain := p.send(context.Background(), "POST", "/v1/payments", valid); plain.StatusCode != 202 ||
 		plain.Header.Get("Preference-Applied") != "" {
 		t.Errorf("without the preference: %s", plain.Status)
+	}
+}
+
+// An order may be settled, and reported, before its front door hears that it is stored.
+func TestAReportBeforeTheAcknowledgementIsNotMissed(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	b := startBroker(t)
+	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
+	p.AwaitNeed("log", false)
+	p.awaitSettlements()
+	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+
+	var orders atomic.Int32
+	arrived, settled := make(chan struct{}), make(chan struct{})
+	b.Control(func(c *kfake.Cluster) {
+		c.ControlKey(kmsg.Produce.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+
+			if orders.Add(1) == 1 { // the next is the report
+				close(arrived)
+				c.SleepControl(func() { <-settled })
+			}
+
+			return nil, nil, false
+		})
+	})
+	go func() {
+		defer close(settled)
+		<-arrived
+		write(t, client, ledger.AppendReserve(nil, id, content, 60))
+		write(t, client, ledger.AppendPost(nil, id, false))
+		reports(t, b, 1, [2]string{id.String(), "10000002"})
+		kit.Await(t, "the report to be read", func() (bool, string) {
+			return strings.Contains(p.metrics(), `pix_kafka_fetch_records_total{client_id="producer-settlements"`), ""
+		})
+	}()
+
+	response := p.send(context.Background(), "POST", "/v1/payments", fmt.Sprintf(
+		`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 100}`,
+		id), "Prefer", "wait=50")
+	if response.StatusCode != http.StatusOK {
+		t.Error("it waited for what had been reported:", response.Status)
+	}
+	// One look-up of its content before it was sent, and one of its outcome.
+	if asked := `pix_ledger_request_seconds_count{kind="look up transfers"} 2`; !strings.Contains(p.metrics(), asked) {
+		t.Errorf("want %s:\n%s", asked, p.metrics())
 	}
 }
 

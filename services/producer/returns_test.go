@@ -247,7 +247,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	write(t, client, ledger.AppendPost(nil, original, false))
 	id, of := newReturn(t, original)
 	settle := func() {
-		write(t, client, ledger.AppendReturnReserve(nil, id, of, 0, content, 60))
+		write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, id, of, 0, content, 60), original))
 		write(t, client, ledger.AppendReturnPost(nil, id, of, 0, false))
 		back(t, b, id, original, true)
 	}

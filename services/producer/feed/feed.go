@@ -104,26 +104,31 @@ type State interface {
 type Subject[S State] struct {
 	id    string
 	state func(context.Context) (S, *web.Problem)
+	isNew bool // the ledger did not know it before it was sent: it is not asked at once
 }
 
 // Payment is the subject of a payment, by its id alone.
 func (f *Feed) Payment(id pix.EndToEndID) Subject[query.PaymentState] {
-	return Subject[query.PaymentState]{id.String(), func(ctx context.Context) (query.PaymentState, *web.Problem) {
+	state := func(ctx context.Context) (query.PaymentState, *web.Problem) {
 		return f.ledger.PaymentWithReturns(ctx, id)
-	}}
+	}
+
+	return Subject[query.PaymentState]{id: id.String(), state: state}
 }
 
 // Return is the subject of a return, by its id alone.
 func (f *Feed) Return(id pix.ReturnID) Subject[query.ReturnState] {
-	return Subject[query.ReturnState]{id.String(), func(ctx context.Context) (query.ReturnState, *web.Problem) {
+	state := func(ctx context.Context) (query.ReturnState, *web.Problem) {
 		return f.ledger.StateOfReturn(ctx, id)
-	}}
+	}
+
+	return Subject[query.ReturnState]{id: id.String(), state: state}
 }
 
-// With is the subject with this content. Its state is a problem (409) if the ledger knows the id with
-// other content.
-func (s Subject[S]) With(content pix.Digest) Subject[S] {
-	return Subject[S]{s.id, func(ctx context.Context) (S, *web.Problem) {
+// Sent is the subject of an order with this content; known: the ledger knew it before it was sent. Its state is a
+// problem (409) if the ledger knows the id with other content.
+func (s Subject[S]) Sent(content pix.Digest, known bool) Subject[S] {
+	return Subject[S]{id: s.id, isNew: !known, state: func(ctx context.Context) (S, *web.Problem) {
 		state, problem := s.state(ctx)
 		if problem == nil {
 			problem = state.Conflict(content)
@@ -139,19 +144,25 @@ type answer[S State] struct {
 	problem *web.Problem
 }
 
-// states sends each new state, the first at once. It closes after the final one, after a conflict, or
-// when ctx ends. It asks the ledger after a settlement report and regularly, because the broker may be
+// states sends each new state, the first at once if the subject is not new. It closes after the final one, after a
+// conflict, or when ctx ends. It asks the ledger after a settlement report and regularly, because the broker may be
 // away. While the ledger is away, no state comes.
-func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan answer[S] {
+func states[S State](ctx context.Context, f *Feed, subject Subject[S], reported <-chan struct{}) <-chan answer[S] {
 	states := make(chan answer[S])
 	go func() {
 		defer close(states)
-		reported, forget := f.watcher.notify(subject.id) // before the first question, so that no report is missed
-		defer forget()
 		again := time.NewTicker(f.config.AskAgain)
 		defer again.Stop()
 
-		for last := ""; ; {
+		for last, wait := "", subject.isNew; ; wait = true {
+			if wait {
+				select {
+				case <-reported:
+				case <-again.C:
+				case <-ctx.Done():
+					return
+				}
+			}
 			state, problem := subject.state(ctx)
 
 			conflict := problem != nil && problem.Status == http.StatusConflict
@@ -166,35 +177,59 @@ func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan an
 					return
 				}
 			}
-
-			select {
-			case <-reported:
-			case <-again.C:
-			case <-ctx.Done():
-				return
-			}
 		}
 	}()
 
 	return states
 }
 
+// Waiting is a caller that waits for the outcome of what it submits.
+type Waiting struct {
+	feed     *Feed
+	caller   string
+	longest  time.Duration   // 0: it does not wait
+	reported <-chan struct{} // receives when a report comes
+	forget   func()
+}
+
+// Await begins the wait of a caller before its order is looked up and sent, so that no report of it is missed. Nobody
+// waits while too many do. The caller ends it.
+func (f *Feed) Await(r *http.Request, longest time.Duration, id string) *Waiting {
+	caller := access.Of(r).Name()
+	if longest == 0 || f.waits.Take(caller) != nil {
+		return &Waiting{}
+	}
+	reported, forget := f.watcher.notify(id)
+
+	return &Waiting{f, caller, longest, reported, forget}
+}
+
+// End gives back what the wait has taken.
+func (w *Waiting) End() {
+	if w.longest > 0 {
+		w.forget()
+		w.feed.waits.Free(w.caller)
+	}
+}
+
+// PreferenceApplied is the header of a response that has waited.
+const PreferenceApplied = "Preference-Applied"
+
 // Respond responds to the submission of a payment or a return that Kafka has acknowledged:
 // with the outcome, if the caller waits and it comes in time, else with accepted.
-func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time.Duration, subject Subject[S],
+func Respond[S State](waiting *Waiting, w http.ResponseWriter, r *http.Request, subject Subject[S],
 	accepted any) *web.Problem {
-	if wait > 0 {
-		if end, applied := waitFor(f, w, r, subject, wait); applied {
-			w.Header().Set(PreferenceApplied, fmt.Sprintf("wait=%d", wait/time.Second))
+	if waiting.longest > 0 {
+		end := outcome(waiting, w, r, subject)
+		w.Header().Set(PreferenceApplied, fmt.Sprintf("wait=%d", waiting.longest/time.Second))
 
-			if end.problem != nil {
-				return end.problem
-			}
+		if end.problem != nil {
+			return end.problem
+		}
 
-			if end.state.Final() {
-				web.WriteJSON(w, http.StatusOK, end.state)
-				return nil
-			}
+		if end.state.Final() {
+			web.WriteJSON(w, http.StatusOK, end.state)
+			return nil
 		}
 	}
 	web.WriteJSON(w, http.StatusAccepted, accepted)
@@ -202,27 +237,18 @@ func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time
 	return nil
 }
 
-// PreferenceApplied is the header of a response that has waited.
-const PreferenceApplied = "Preference-Applied"
-
-// waitFor returns the last answer before the time is over: the final state if it comes in time. applied is false when
-// too many submissions wait already.
-func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S],
-	longest time.Duration) (end answer[S], applied bool) {
-	caller := access.Of(r).Name()
-	if f.waits.Take(caller) != nil {
-		return end, false
-	}
-	defer f.waits.Free(caller)
+// outcome returns the last answer before the time is over: the final state if it comes in time.
+func outcome[S State](waiting *Waiting, w http.ResponseWriter, r *http.Request, subject Subject[S]) (end answer[S]) {
+	f := waiting.feed
 	web.NoReadDeadline(w)
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longest + f.config.WriteTimeout))
-	ctx, done := web.Bound(r.Context(), f.stopping, longest)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(waiting.longest + f.config.WriteTimeout))
+	ctx, done := web.Bound(r.Context(), f.stopping, waiting.longest)
 	defer done()
 
-	for end = range states(query.Paying(ctx), f, subject) {
+	for end = range states(query.Paying(ctx), f, subject, waiting.reported) {
 	}
 
-	return end, true
+	return end
 }
 
 // Wait returns how long the caller of a submission waits for the outcome: N seconds of
@@ -298,7 +324,9 @@ func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subjec
 	if events.KeepAlive("") != nil { // shows at once that the stream is open
 		return nil
 	}
-	states := states(ctx, f, subject)
+	reported, forget := f.watcher.notify(subject.id) // before the first question, so that no report is missed
+	defer forget()
+	states := states(ctx, f, subject, reported)
 	keepAlive := time.NewTicker(f.config.KeepAlive)
 	defer keepAlive.Stop()
 

@@ -51,6 +51,9 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) *web.Prob
 		return problem
 	}
 
+	waiting := s.feed.Await(r, wait, body.ReturnID)
+	defer waiting.End()
+
 	if problem := s.compareReturn(r.Context(), who, order, content); problem != nil {
 		return problem
 	}
@@ -60,7 +63,7 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) *web.Prob
 	}
 	s.crash.Pass(afterAcknowledged)
 
-	return feed.Respond(s.feed, w, r, wait, s.feed.Return(pix.ReturnID(order.ID)).With(order.Content),
+	return feed.Respond(waiting, w, r, s.feed.Return(pix.ReturnID(order.ID)).Sent(order.Content, order.known),
 		AcceptedReturn{body.ReturnID, "accepted"})
 }
 

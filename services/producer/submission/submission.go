@@ -280,6 +280,9 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) *web.Problem {
 		return problem
 	}
 
+	waiting := s.feed.Await(r, wait, body.EndToEndID)
+	defer waiting.End()
+
 	if s.compare(r.Context(), payment); payment.problem != nil {
 		return payment.problem
 	}
@@ -289,7 +292,7 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) *web.Problem {
 	}
 	s.crash.Pass(afterAcknowledged)
 
-	return feed.Respond(s.feed, w, r, wait, s.feed.Payment(payment.ID).With(payment.Content),
+	return feed.Respond(waiting, w, r, s.feed.Payment(payment.ID).Sent(payment.Content, payment.known),
 		Accepted{body.EndToEndID, "accepted"})
 }
 

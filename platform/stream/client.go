@@ -102,7 +102,7 @@ func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry,
 		kgo.WithLogger(kzap.New(t.Log.Named(name).WithOptions(zap.AddStacktrace(zap.DPanicLevel)),
 			kzap.Level(kgo.LogLevelWarn))),
 		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(),
-			kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),
+			kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Records, kprom.UncompressedBytes))),
 	)
 
 	client, err := kgo.NewClient(append(shared, options...)...)

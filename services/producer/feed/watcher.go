@@ -316,7 +316,11 @@ func reportOf(record *kgo.Record) (report, bool) {
 		r.banks[1] = r.banks[0]
 	}
 	r.perhapsHeld = r.body.Status == query.Rejected && message.ReasonCode == pix.ReasonPayeePSPSilent.String()
-	// its ids name both banks, also when it is rejected
+
+	if message.OriginalEndToEndId == "" {
+		return r, true
+	}
+	// A return's ids name both banks, also when it is rejected.
 	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
 		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
 			r.banks, r.perhapsHeld = [2]pix.ISPB{id.PSP(), original.Payer()}, false

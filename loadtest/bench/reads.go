@@ -46,21 +46,25 @@ type reader struct {
 	doors                 []*load.Callers
 }
 
-// floods are what a reader may do, each on so many connections.
+// patience is longer than a read waits for its turn.
+const patience = 15 * time.Second
+
+// floods are what a reader may do, each on so many connections, and for so long.
 var floods = []struct {
 	name        string
 	connections int
+	patience    time.Duration
 	path        func(*reader) string
 }{
-	{"a payment with 64 returns", 64, func(r *reader) string { return r.payment }},
-	{"statements of 1,000 lines", 64, func(r *reader) string { return r.account + "/statement?limit=1000" }},
-	{"statements of days", 4, func(r *reader) string { return r.day }},
-	{"balances", 64, func(r *reader) string {
+	{"a payment with 64 returns", 64, patience, func(r *reader) string { return r.payment }},
+	{"statements of 1,000 lines", 64, patience, func(r *reader) string { return r.account + "/statement?limit=1000" }},
+	{"statements of days", 4, patience, func(r *reader) string { return r.day }},
+	{"balances", 64, patience, func(r *reader) string {
 		return accountPath(r.population.Customer(
 			r.bank + r.population.Banks*rand.IntN(r.population.Customers/r.population.Banks)))
 	}},
-	{"participants", 64, func(r *reader) string { return "/v1/participants/" + string(r.ispb) }},
-	{readHistory, 4, func(r *reader) string {
+	{"participants", 64, patience, func(r *reader) string { return "/v1/participants/" + string(r.ispb) }},
+	{readHistory, 4, 5 * time.Second, func(r *reader) string {
 		return "/v1/settlements?from=start&participant=" + string(r.ispb)
 	}},
 }
@@ -80,11 +84,7 @@ func (r *reader) read(ctx context.Context, flood int) {
 	for i := range floods[flood].connections {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				patience := 15 * time.Second // longer than a read waits for its turn
-				if floods[flood].name == readHistory {
-					patience = 5 * time.Second
-				}
-				lasts, cancel := context.WithTimeout(ctx, patience)
+				lasts, cancel := context.WithTimeout(ctx, floods[flood].patience)
 				answer, _ := r.doors[i%len(r.doors)].Send(lasts, http.MethodGet, floods[flood].path(r),
 					string(r.ispb), nil)
 				cancel()

@@ -142,8 +142,10 @@ func (r *Row) add(run *Run) {
 // spread is the least, the median and the most of the runs of a row; all 0 without any.
 type spread struct{ min, median, max float64 }
 
-func (r Row) spread(f figure) spread {
-	values := slices.Sorted(slices.Values(r.Figures[f.group][f.name]))
+func (r Row) spread(f figure) spread { return spreadOf(r.Figures[f.group][f.name]) }
+
+func spreadOf(all []float64) spread {
+	values := slices.Sorted(slices.Values(all))
 
 	n := len(values)
 	if n == 0 {

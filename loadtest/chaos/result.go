@@ -135,7 +135,7 @@ func (r *Result) goodRejected() string {
 
 func (r *Result) String() string {
 	if r.Passed {
-		return fmt.Sprintf("CHAOS PASSED: seed %d, %d faults in %.0f s, %d payments of the load and %d by HTTP: nothing lost, nothing twice, nothing in between",
+		return fmt.Sprintf("CHAOS PASSED: seed %d, faults: %d, in %.0f s, payments: %d of the load and %d by HTTP: nothing lost, nothing twice, nothing in between",
 			r.Seed, len(r.Events), r.Load.Seconds, r.Load.Sent, r.Clients)
 	}
 	var failed []string

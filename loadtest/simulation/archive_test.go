@@ -44,6 +44,16 @@ func (w *world) archivers() []*service {
 	return slices.DeleteFunc(w.all(), func(s *service) bool { return !strings.HasPrefix(s.name, archiverName) })
 }
 
+// archived returns how many segments the archive has.
+func (w *world) archived() int {
+	segments, err := archive.Manifests(os.DirFS(w.archiverConfig.Folder))
+	if err != nil {
+		w.t.Error(err)
+	}
+
+	return len(segments)
+}
+
 // archiverFaults are those of other services that an archiver notices, and one of its own.
 func archiverFaults() []fault {
 	faults := slices.DeleteFunc(slices.Concat(serviceFaults, engineFaults), func(f fault) bool {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgermodel"
-	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/archive/past"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/rebuild"
@@ -63,15 +62,11 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 	}
 	source := rebuild.Source(rebuild.Ledger{Client: older.Connect(nil), EventsMax: 100 + random.IntN(1000)})
 
-	segments, err := archive.Manifests(os.DirFS(w.archiverConfig.Folder))
-	if err != nil {
-		w.t.Error(err)
-	}
-
+	segments := w.archived()
 	switch {
-	case older == lost && len(segments) > 0:
+	case older == lost && segments > 0:
 		source = past.Source{Folder: os.DirFS(w.archiverConfig.Folder)}
-		w.note("the ledger is lost; its archive has %d segments", len(segments))
+		w.note("the ledger is lost; its archive has %d segments", segments)
 	default:
 		w.archiverConfig.Folder = w.t.TempDir() // the archive is of the lost one
 		w.note("the ledger is lost; there is a copy")

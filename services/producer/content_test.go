@@ -240,8 +240,7 @@ func TestAnIDThatTheLedgerNeverKnowsIsFreeAgain(t *testing.T) {
 // Who waits is told the outcome of what it has sent, not of other content that came first.
 func TestAWaitEndsWithTheOutcomeOfItsOwnContent(t *testing.T) {
 	t.Parallel()
-	l, client := sharedLedger(t)
-	openBooks(t, client, content)
+	_, client := sharedLedger(t)
 
 	for name, do := range map[string]func(pix.EndToEndID){
 		"settled": func(id pix.EndToEndID) {
@@ -253,11 +252,7 @@ func TestAWaitEndsWithTheOutcomeOfItsOwnContent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := startBroker(t)
-			// only what the broker tells wakes it in time
-			p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
-			p.AwaitNeed("log", false)
-			p.awaitSettlements()
+			p, b, _ := wokenByReports(t)
 			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 			ended := make(chan struct{})
 			go func() {
@@ -281,12 +276,7 @@ func TestAWaitEndsWithTheOutcomeOfItsOwnContent(t *testing.T) {
 
 func TestAnIDNamesOneReturn(t *testing.T) {
 	t.Parallel()
-	l, client := sharedLedger(t)
-	openBooks(t, client, content)
-	b := startBroker(t)
-	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
-	p.AwaitNeed("log", false)
-	p.awaitSettlements()
+	p, b, client := wokenByReports(t)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
 	write(t, client, ledger.AppendPost(nil, original, false))

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -149,15 +151,22 @@ func reports(t *testing.T, b *kit.Broker, partition int32, between ...[2]string)
 // The time limits of a request must not end waits and streams.
 var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HTTP_WRITE_TIMEOUT=41s"}
 
-func TestASubmissionWaitsForItsOutcome(t *testing.T) {
-	t.Parallel()
+// wokenByReports starts a program with books, whose waits only a report wakes in time.
+func wokenByReports(t *testing.T, settings ...string) (*program, *kit.Broker, tigerbeetle.Client) {
+	t.Helper()
 	l, client := sharedLedger(t)
 	openBooks(t, client, content)
 	b := startBroker(t)
-	// Only a report wakes it in time.
-	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s", "WAITS_MAX=1")...)
+	p := startProgram(t, b, l, slices.Concat(lasting, []string{"ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s"}, settings)...)
 	p.AwaitNeed("log", false)
 	p.awaitSettlements()
+
+	return p, b, client
+}
+
+func TestASubmissionWaitsForItsOutcome(t *testing.T) {
+	t.Parallel()
+	p, b, client := wokenByReports(t, "WAITS_MAX=1")
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	body := fmt.Sprintf(`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 100}`,
 		id)
@@ -212,12 +221,7 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 // An order may be settled, and reported, before its front door hears that it is stored.
 func TestAReportBeforeTheAcknowledgementIsNotMissed(t *testing.T) {
 	t.Parallel()
-	l, client := sharedLedger(t)
-	openBooks(t, client, content)
-	b := startBroker(t)
-	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
-	p.AwaitNeed("log", false)
-	p.awaitSettlements()
+	p, b, client := wokenByReports(t)
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 
 	var orders atomic.Int32
@@ -252,7 +256,7 @@ func TestAReportBeforeTheAcknowledgementIsNotMissed(t *testing.T) {
 		t.Error("it waited for what had been reported:", response.Status)
 	}
 	// One look-up of its content before it was sent, and one of its outcome.
-	if asked := `pix_ledger_request_seconds_count{kind="look up transfers"} 2`; !strings.Contains(p.metrics(), asked) {
+	if asked := `pix_ledger_request_seconds_count{kind="look up transfers"} 2` + "\n"; !strings.Contains(p.metrics(), asked) {
 		t.Errorf("want %s:\n%s", asked, p.metrics())
 	}
 }

@@ -235,13 +235,7 @@ func back(t *testing.T, b *kit.Broker, id pix.ReturnID, original pix.EndToEndID,
 
 func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	t.Parallel()
-	l, client := sharedLedger(t)
-	openBooks(t, client, content)
-	b := startBroker(t)
-	// Only a report wakes it in time.
-	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
-	p.AwaitNeed("log", false)
-	p.awaitSettlements()
+	p, b, client := wokenByReports(t)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
 	write(t, client, ledger.AppendPost(nil, original, false))

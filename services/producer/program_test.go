@@ -163,8 +163,8 @@ func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...stri
 	}
 
 	return &program{Program: kit.Start(t,
-		append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress, "STATUS_TIMEOUT=10s"},
-			env...)...), t: t, uncompared: named}
+		append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress, "STATUS_TIMEOUT=10s",
+			"PUBLISH_TIMEOUT=10s"}, env...)...), t: t, uncompared: named}
 }
 
 // takeLedger lets topics that name no ledger take one that has its marker, as bootstrap does, and reports whether they

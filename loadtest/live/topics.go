@@ -29,7 +29,7 @@ type topics struct {
 func (a *Audit) openTopics(from source.Offsets) (*topics, error) {
 	reader, err := source.OpenReader(a.config.Kafka, a.config.Behind, from,
 		kgo.ClientID("live-audit"),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxWait(5*time.Second),
 		kgo.MetadataMaxAge(5*time.Second), kgo.MetadataMinAge(time.Second), // partitions may be added
 		kgo.FetchMaxBytes(8<<20))
 	if err != nil {

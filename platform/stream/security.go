@@ -24,6 +24,10 @@ import (
 // fetchWaitMax is how long the broker holds a fetch that finds nothing.
 const fetchWaitMax = 500 * time.Millisecond
 
+// Patiently is for a client to which seldom partitions are added: the broker holds a fetch that finds nothing for ten
+// times as long, so that it costs less while nobody pays. A partition that is added then waits as long at most.
+func Patiently() kgo.Opt { return kgo.FetchMaxWait(10 * fetchWaitMax) }
+
 // metadataAge is how long a client may not know a partition that was added.
 const metadataAge = 5 * time.Second
 

@@ -39,7 +39,9 @@ func (c AccountsConfig) Validate() error {
 }
 
 const (
-	askInterval = time.Second
+	// askInterval is while payments come, restInterval while nobody pays one of the banks.
+	askInterval  = time.Second
+	restInterval = 5 * time.Second
 	// firstInterval is that until all was read once: so long the first payments after the front door's start wait.
 	firstInterval = 50 * time.Millisecond
 	askTimeout    = 2 * time.Second
@@ -54,6 +56,7 @@ type accounts struct {
 	banks   map[string]*bankAccounts // by the name of the key's file
 	states  sync.Map                 // client.Account → the code of the reason why nothing is taken in
 	read    chan struct{}            // closed once all that was there has been read
+	needed  chan struct{}            // holds a token if a payment came since the acts were asked for
 	failing string
 }
 
@@ -65,7 +68,8 @@ type bankAccounts struct {
 }
 
 func newAccounts(config AccountsConfig, t *telemetry.Telemetry) *accounts {
-	a := &accounts{config: config, t: t, banks: map[string]*bankAccounts{}, read: make(chan struct{})}
+	a := &accounts{config: config, t: t, banks: map[string]*bankAccounts{}, read: make(chan struct{}),
+		needed: make(chan struct{}, 1)}
 	if config.URL == "" {
 		a.hasRead()
 	}
@@ -80,8 +84,13 @@ func (a *accounts) hasRead() {
 
 // refusal returns why a bank takes nothing in for an account, or "".
 func (a *accounts) refusal(ispb, branch, number string) string {
+	select {
+	case a.needed <- struct{}{}:
+	default:
+	}
 	code, _ := a.states.Load(client.Account{ISPB: ispb, Branch: branch, Number: number})
 	text, _ := code.(string)
+
 	return text
 }
 
@@ -105,7 +114,16 @@ func (a *accounts) follow(ctx context.Context) {
 			a.failing = said
 			a.t.Log.Info("asked for the states of accounts", zap.Error(err))
 		}
-		host.Sleep(ctx, interval)
+
+		if !host.Sleep(ctx, interval) || err != nil {
+			continue
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-a.needed:
+		case <-time.After(restInterval - askInterval):
+		}
 	}
 }
 

@@ -77,6 +77,9 @@ func (k kept) outside(log uint32, numbers []int32) error {
 	return nil
 }
 
+// commitRest is how long a commit that finds little may wait while no partition moves: the one after a pulse.
+const commitRest = time.Second
+
 // commitRegularly commits what is finished. If nothing is since a pulse, it renews the checkpoint of one partition:
 // what the ledger held a pulse ago is then missing in an older copy, although no payment came. One is enough, because
 // whoever compares reads those of all.
@@ -92,6 +95,16 @@ func (e *Engine) commitRegularly(ctx context.Context) {
 			} else {
 				e.log.Info("offset commits healthy again")
 			}
+		}
+
+		if failing {
+			continue
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-e.moved:
+		case <-time.After(commitRest):
 		}
 	}
 }

@@ -27,6 +27,9 @@ type common struct {
 
 	unasked, recoded complaints // by responses
 
+	// moved holds a token if a partition did something since commitRegularly took it.
+	moved chan struct{}
+
 	// aheadOfLedger is this machine's clock minus the ledger's, nanoseconds, as the last pulse found it.
 	aheadOfLedger atomic.Int64
 }

@@ -39,6 +39,11 @@ func (p *partition) run() {
 			}
 		}
 
+		select {
+		case p.engine.moved <- struct{}{}:
+		default:
+		}
+
 		rests := p.rests()
 		if rests && p.drained != nil {
 			close(p.drained)

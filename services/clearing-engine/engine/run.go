@@ -53,6 +53,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telemetry.Telemetry) (*Engine, error) {
 	e := &Engine{
 		common: common{
+			moved:                 make(chan struct{}, 1),
 			config:                config,
 			on:                    on,
 			pendingTimeoutSeconds: uint32(config.PendingTimeout / time.Second),

@@ -56,7 +56,7 @@ func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dia
 		return
 	}
 
-	client, err := stream.Connect(kafka, dial, "producer-dead-letters", t, kgo.ConsumeTopics(stream.DeadLetters),
+	client, err := stream.Connect(kafka, dial, "producer-dead-letters", t, stream.Patiently(), kgo.ConsumeTopics(stream.DeadLetters),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd().Relative(-readMax)), kgo.FetchMaxBytes(4<<20),
 		kgo.FetchMaxPartitionBytes(1<<20))
 	if err != nil { // a wrong option: Connect asks no broker

@@ -70,17 +70,18 @@ const restInterval = time.Second
 
 // Publish reads and publishes until ctx ends.
 func (b *Backlog) Publish(ctx context.Context, every time.Duration) {
-	rests := false
-	repeat(ctx, every, b.log, "cannot read the backlog", func(ctx context.Context) error {
-		if rests && time.Since(b.last.At) < restInterval {
-			return nil
-		}
+	pause := every
+	read := func(ctx context.Context) error {
 		before := b.last
+
 		err := b.read(ctx)
-		rests = err == nil && b.last.Open == 0 && b.last.All == before.All
+		if pause = every; err == nil && b.last.Open == 0 && b.last.All == before.All {
+			pause = max(every, restInterval)
+		}
 
 		return err
-	})
+	}
+	repeat(ctx, func() time.Duration { return pause }, b.log, "cannot read the backlog", read)
 }
 
 func (b *Backlog) read(ctx context.Context) error {

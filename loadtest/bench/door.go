@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -73,25 +74,17 @@ func accountPath(a pix.Account) string {
 }
 
 // orders creates payments that must settle, before anything is measured.
-func orders(population sandbox.Population, n int) ([]*pixv1.PaymentOrder, error) {
-	random := rand.New(rand.NewPCG(1, 0))
-	generator := mix.NewGenerator(population, random)
+func orders(population sandbox.Population, n int) (all []*pixv1.PaymentOrder, err error) {
+	generator, start := mix.NewGenerator(population, rand.New(rand.NewPCG(1, 0))), time.Now()
 
-	weights, err := mix.Parse(settling)
-	if err != nil {
-		return nil, err
+	for i := range n {
+		order := &pixv1.PaymentOrder{}
+		err = errors.Join(err, order.UnmarshalVT(
+			generator.Payment(mix.Accepted, start.Add(time.Duration(i)*time.Microsecond)).First.Value))
+		all = append(all, order)
 	}
 
-	start, all := time.Now(), make([]*pixv1.PaymentOrder, n)
-	for i, c := range weights.Schedule(n, random) {
-		all[i] = &pixv1.PaymentOrder{}
-		if err := all[i].UnmarshalVT(
-			generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond)).First.Value); err != nil {
-			return nil, err
-		}
-	}
-
-	return all, nil
+	return all, err
 }
 
 // pays puts orders into calls of one bank each, with at most this many lines.

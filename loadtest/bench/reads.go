@@ -20,14 +20,13 @@ import (
 )
 
 const (
-	readQuiet   = "nobody"                     // reads
 	readHistory = "settlements from the start" // has no end of its own
 	readAll     = "all at once"                // by four banks
 	readReturns = 64                           // of one payment
 	readLines   = 1000                         // of one account
 	// readPayRate is what the first bank pays a second, and reads ten times less often.
 	readPayRate = 100
-	// readBeside is what comes from all banks a second meanwhile.
+	// readBeside is what another bank pays a second meanwhile.
 	readBeside = 400
 	// slice is how long a flood is measured, and the quiet between two.
 	slice = 5 * time.Second
@@ -106,11 +105,10 @@ func while(ctx context.Context, flood func(context.Context), act func() error) e
 	flooding, stop := context.WithCancel(ctx)
 	var sending sync.WaitGroup
 	sending.Go(func() { flood(flooding) })
-	err := act()
-	stop()
-	sending.Wait()
+	defer sending.Wait()
+	defer stop()
 
-	return err
+	return act()
 }
 
 // underReads measures the payments of the first bank, and its reads, at two front doors: while nobody reads, beside
@@ -142,50 +140,63 @@ func (m *session) underReads(ctx context.Context) error {
 		}
 		all.Wait()
 	}
-	var failed error
-	beside := func(ctx context.Context) {
-		_, failed = load.Flood{Kind: load.Payments, PerSecond: readBeside, Population: m.population,
-			Random: rand.New(rand.NewPCG(4, 0))}.Run(ctx, m.options)
-	}
 	payer := &payer{doors: doors(), population: m.population, rate: m.rate}
+	stop := m.startFlood(ctx)
 
-	err = while(ctx, beside, func() error {
-		for flood, of := range floods {
-			reads := func(ctx context.Context) { readers[0].read(ctx, flood) }
-			if err := m.phase(ctx, payer, of.name, reads); err != nil {
-				return err
-			}
+	for flood, of := range floods {
+		if err == nil {
+			err = m.phase(ctx, payer, of.name, func(ctx context.Context) { readers[0].read(ctx, flood) })
 		}
+	}
 
-		return m.phase(ctx, payer, readAll, everything)
-	})
-	if err = errors.Join(err, failed); err != nil {
+	if err == nil {
+		err = m.phase(ctx, payer, readAll, everything)
+	}
+
+	if err = errors.Join(err, stop()); err != nil {
 		return err
-	}
-
-	most := map[string]float64{}
-	// As the data grows, all gets slower: so each is measured twice, in this order.
-	floods := map[string]func(context.Context){readQuiet: func(context.Context) {}, readAll: everything}
-	for _, name := range []string{readQuiet, readAll, readAll, readQuiet} {
-		err := while(ctx, floods[name], func() error {
-			result, err := m.load(ctx, settling, load.Config{Seed: 5, Payments: m.payments})
-			if err == nil {
-				most[name] += max(result.SteadyPerSecond, result.SettledPerSecond) / 2
-			}
-
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-
-	for name, perSecond := range most {
-		m.run.set(readFigures, name+", maximum", perSecond)
 	}
 	m.run.verdict = "every payment settled"
 
-	return nil
+	return m.maximumBeside(ctx, everything)
+}
+
+// maximumBeside measures what settles a second at the most, without and with a flood by turns of one load: the machine
+// changes within seconds, and the ledger as its data grows.
+func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)) error {
+	var settled atomic.Int64
+	var quiet, flooded, turns float64
+	turn := func(ctx context.Context) (perSecond float64) {
+		host.Sleep(ctx, underWay)
+		before := settled.Load()
+		host.Sleep(ctx, slice)
+
+		return float64(settled.Load()-before) / slice.Seconds()
+	}
+	byTurns := func(ctx context.Context) {
+		for {
+			without, beside := turn(ctx), 0.0
+			_ = while(ctx, flood, func() error { beside = turn(ctx); return nil })
+
+			if ctx.Err() != nil {
+				return
+			}
+			quiet, flooded, turns = quiet+without, flooded+beside, turns+1
+		}
+	}
+
+	err := while(ctx, byTurns, func() error {
+		_, err := m.load(ctx, settling, load.Config{Seed: 5, Payments: m.payments,
+			ProgressEvery: 100 * time.Millisecond, Progress: func(s load.Snapshot) { settled.Store(int64(s.Settled)) }})
+		return err
+	})
+	if err == nil && turns == 0 {
+		err = fmt.Errorf("--payments is %d: all had settled within a turn, %v", m.payments, 2*(underWay+slice))
+	}
+	m.run.set(readFigures, "nobody, maximum", quiet/max(1, turns))
+	m.run.set(readFigures, readAll+", maximum", flooded/max(1, turns))
+
+	return err
 }
 
 // phase measures slices of time without and with a flood by turns, because the machine changes.
@@ -193,9 +204,9 @@ func (m *session) phase(ctx context.Context, payer *payer, name string, flood fu
 	quiet, flooded := newPaid(), newPaid()
 	m.reads.Store(0)
 	m.refused.Store(0)
-	flooding := 0.0 // seconds
+	turns := max(1, int(m.RateDuration/slice))
 
-	for range max(1, int(m.RateDuration/slice)) {
+	for range turns {
 		host.Sleep(ctx, underWay)
 
 		err := payer.pay(ctx, quiet)
@@ -209,8 +220,8 @@ func (m *session) phase(ctx context.Context, payer *payer, name string, flood fu
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		flooding += (slice + underWay).Seconds()
 	}
+	flooding := float64(turns) * (slice + underWay).Seconds()
 	m.run.set(readFigures, name+", answers", float64(m.reads.Load())/flooding)
 	m.run.set(readFigures, name+", refused", float64(m.refused.Load())/flooding)
 	m.run.set(readFigures, name+", failed", float64(flooded.failed.Load()))

@@ -180,7 +180,8 @@ func (c Config) rows() (chosen []row) {
 	}
 
 	add(floodPart, "payments while others read",
-		row{does: readFloods, rate: readPayRate, payments: c.Payments / 4, banks: 5})
+		row{does: readFloods, rate: readPayRate, payments: c.Payments, banks: 5,
+			flood: load.Flood{Kind: load.Payments, PerSecond: readBeside}})
 
 	for _, f := range []struct {
 		name string

@@ -165,7 +165,7 @@ func (m *session) underReads(ctx context.Context) error {
 // changes within seconds, and the ledger as its data grows.
 func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)) error {
 	var settled atomic.Int64
-	var quiet, flooded, turns float64
+	var times []float64
 	turn := func(ctx context.Context) (perSecond float64) {
 		host.Sleep(ctx, underWay)
 		before := settled.Load()
@@ -174,14 +174,13 @@ func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)
 		return float64(settled.Load()-before) / slice.Seconds()
 	}
 	byTurns := func(ctx context.Context) {
-		for {
-			without, beside := turn(ctx), 0.0
-			_ = while(ctx, flood, func() error { beside = turn(ctx); return nil })
+		for ctx.Err() == nil {
+			quiet, flooded := turn(ctx), 0.0
+			_ = while(ctx, flood, func() error { flooded = turn(ctx); return nil })
 
-			if ctx.Err() != nil {
-				return
+			if ctx.Err() == nil {
+				times = append(times, flooded/quiet)
 			}
-			quiet, flooded, turns = quiet+without, flooded+beside, turns+1
 		}
 	}
 
@@ -190,23 +189,23 @@ func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)
 			ProgressEvery: 100 * time.Millisecond, Progress: func(s load.Snapshot) { settled.Store(int64(s.Settled)) }})
 		return err
 	})
-	if err == nil && turns == 0 {
+	if err == nil && len(times) == 0 {
 		err = fmt.Errorf("--payments is %d: all had settled within a turn, %v", m.payments, 2*(underWay+slice))
 	}
-	m.run.set(readFigures, "nobody, maximum", quiet/max(1, turns))
-	m.run.set(readFigures, readAll+", maximum", flooded/max(1, turns))
+	m.run.set(readFigures, "times maximum", spreadOf(times).median)
 
 	return err
 }
 
-// phase measures slices of time without and with a flood by turns, because the machine changes.
+// phase measures slices of time without and with a flood by turns, and relates each to the quiet just before it,
+// because the machine changes within seconds.
 func (m *session) phase(ctx context.Context, payer *payer, name string, flood func(context.Context)) error {
-	quiet, flooded := newPaid(), newPaid()
 	m.reads.Store(0)
 	m.refused.Store(0)
-	turns := max(1, int(m.RateDuration/slice))
+	turns, each := max(1, int(m.RateDuration/slice)), map[string][]float64{}
 
 	for range turns {
+		quiet, flooded := newPaid(), newPaid()
 		host.Sleep(ctx, underWay)
 
 		err := payer.pay(ctx, quiet)
@@ -220,17 +219,20 @@ func (m *session) phase(ctx context.Context, payer *payer, name string, flood fu
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		m.run.sum(readFigures, name+", failed", float64(flooded.failed.Load()))
+
+		before := quiet.milliseconds()
+		for what, took := range flooded.milliseconds() {
+			each[what] = append(each[what], took)
+			each["times "+what] = append(each["times "+what], took/before[what])
+		}
 	}
 	flooding := float64(turns) * (slice + underWay).Seconds()
 	m.run.set(readFigures, name+", answers", float64(m.reads.Load())/flooding)
 	m.run.set(readFigures, name+", refused", float64(m.refused.Load())/flooding)
-	m.run.set(readFigures, name+", failed", float64(flooded.failed.Load()))
 
-	for when, paid := range map[string]*paid{"quiet": quiet, "flooded": flooded} {
-		payments, reads := paid.payments.Latency("settled"), paid.reads.Latency("read")
-		m.run.set(readFigures, name+", "+when+" p50", payments.P50)
-		m.run.set(readFigures, name+", "+when+" p99", payments.P99)
-		m.run.set(readFigures, name+", "+when+" reads p50", reads.P50)
+	for what, values := range each {
+		m.run.set(readFigures, name+", "+what, spreadOf(values).median)
 	}
 
 	return nil
@@ -281,6 +283,11 @@ type paid struct {
 }
 
 func newPaid() *paid { return &paid{payments: load.NewRecorder(), reads: load.NewRecorder()} }
+
+func (p *paid) milliseconds() map[string]float64 {
+	payments := p.payments.Latency("settled")
+	return map[string]float64{"p50": payments.P50, "p99": payments.P99, "reads p50": p.reads.Latency("read").P50}
+}
 
 // payer pays as the first bank, by turns at each door, and reads balances.
 type payer struct {

@@ -19,7 +19,7 @@ import (
 
 // ReadShare bounds what reads take of the ledger.
 type ReadShare struct {
-	Share   float64 `env:"LEDGER_READ_SHARE" envDefault:"0.15" help:"share of the ledger's time that reads of all front doors and live audits may take while payments wait; above 0, up to 1 for no limit"`
+	Share   float64 `env:"LEDGER_READ_SHARE" envDefault:"0.1" help:"share of the ledger's time that reads of all front doors and live audits may take while payments wait; above 0, up to 1 for no limit"`
 	Readers int     `env:"LEDGER_READERS" envDefault:"3" range:"1 to 100" help:"front doors and live audits of this ledger, or more: each takes an equal part of LEDGER_READ_SHARE"`
 }
 

@@ -22,6 +22,8 @@ type door struct {
 	away bool
 	acts []client.Act
 	read int // acts that were taken in: the next page was asked for
+
+	calm, all bool // not calm: it never answers two banks one after the other; all: it has told the first of them all
 }
 
 func (d *door) do(act, number string) {
@@ -39,9 +41,15 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Header.Get("Authorization") == "Bearer key-of-10000001": // revoked
 		w.WriteHeader(http.StatusUnauthorized)
+	case r.Header.Get("Authorization") == "Bearer key-of-10000003" && !d.away && (d.calm || !d.all):
+		_ = json.NewEncoder(w).Encode(client.ActPage{NextCursor: "0"})
 	case r.Header.Get("Authorization") != "Bearer key-of-10000002" || d.away:
 		w.WriteHeader(http.StatusServiceUnavailable)
+	case d.all && !d.calm && from >= len(d.acts):
+		d.all = false
+		w.WriteHeader(http.StatusServiceUnavailable)
 	case r.URL.Path == "/v1/participants/10000002/acts":
+		d.all = from >= len(d.acts)
 		to := min(from+2, len(d.acts)) // in pages of two
 		d.read = max(d.read, from)
 		_ = json.NewEncoder(w).Encode(client.ActPage{Acts: d.acts[from:to], NextCursor: strconv.Itoa(to)})
@@ -62,7 +70,7 @@ func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 
 	dir := t.TempDir()
 	for name, key := range map[string]string{"10000001": "key-of-10000001", "10000002": "key-of-10000002",
-		"central-bank": "never sent"} {
+		"10000003": "key-of-10000003", "central-bank": "never sent"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(key+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +93,10 @@ func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 	d.mu.Lock()
 	d.away = false
 	d.mu.Unlock()
-	p.AwaitReady()
+	p.AwaitReady() // although the front door never answers all banks in a row
+	d.mu.Lock()
+	d.calm = true
+	d.mu.Unlock()
 	a.awaitResponses(1, early)
 	a.check([]*pixv1.AuthorizationRequest{early}, func(*pixv1.AuthorizationRequest) string { return rejected + "AC07" })
 	ask("1", rejected+"AC07")

@@ -57,13 +57,15 @@ type accounts struct {
 	states  sync.Map                 // client.Account → the code of the reason why nothing is taken in
 	read    chan struct{}            // closed once all that was there has been read
 	needed  chan struct{}            // holds a token if a payment came since the acts were asked for
-	failing string
+	hasRead bool                     // all that was there
+	failing bool
 }
 
 // bankAccounts is where a bank is in the history of its acts.
 type bankAccounts struct {
 	key, cursor string
 	refused     bool // the key
+	read        bool // all that was there, once
 	api         *client.Client
 }
 
@@ -71,13 +73,14 @@ func newAccounts(config AccountsConfig, t *telemetry.Telemetry) *accounts {
 	a := &accounts{config: config, t: t, banks: map[string]*bankAccounts{}, read: make(chan struct{}),
 		needed: make(chan struct{}, 1)}
 	if config.URL == "" {
-		a.hasRead()
+		a.ready()
 	}
 
 	return a
 }
 
-func (a *accounts) hasRead() {
+func (a *accounts) ready() {
+	a.hasRead = true
 	close(a.read)
 	a.t.Health.Report(accountsNeed, nil)
 }
@@ -100,18 +103,18 @@ func (a *accounts) follow(ctx context.Context) {
 		return
 	}
 
-	hasRead, interval := sync.OnceFunc(a.hasRead), firstInterval
+	interval := firstInterval
+
 	for ctx.Err() == nil {
 		err := a.readAll(ctx)
-		if err == nil {
-			hasRead()
+		if a.hasRead {
 			interval = askInterval
-		} else if interval == firstInterval {
+		} else {
 			a.t.Health.Report(accountsNeed, err)
 		}
 
-		if said := fmt.Sprint(err); said != a.failing && ctx.Err() == nil {
-			a.failing = said
+		if failing := err != nil; failing != a.failing && ctx.Err() == nil {
+			a.failing = failing
 			a.t.Log.Info("asked for the states of accounts", zap.Error(err))
 		}
 
@@ -127,30 +130,43 @@ func (a *accounts) follow(ctx context.Context) {
 	}
 }
 
+// readAll asks for all banks. They are ready once each was read, not all in one go: a front door that is busy answers
+// some of the time.
 func (a *accounts) readAll(ctx context.Context) error {
 	files, err := os.ReadDir(a.config.KeysDir)
 	if err != nil {
 		return fmt.Errorf("SIMULATOR_API_KEYS_DIR: %w", err)
 	}
 	var failed error
+	all := true
 
 	for _, file := range files {
-		if _, err := pix.ParseISPB(file.Name()); err == nil {
-			failed = cmp.Or(failed, a.readBank(ctx, file.Name()))
+		if _, err := pix.ParseISPB(file.Name()); err != nil {
+			continue
 		}
+
+		if a.banks[file.Name()] == nil {
+			a.banks[file.Name()] = &bankAccounts{}
+		}
+		b := a.banks[file.Name()]
+
+		if err := a.readBank(ctx, b, file.Name()); err != nil {
+			failed = cmp.Or(failed, err)
+		} else {
+			b.read = true
+		}
+		all = all && b.read
+	}
+
+	if all && !a.hasRead {
+		a.ready()
 	}
 
 	return failed
 }
 
 // readBank takes in what a bank has done since the last time.
-func (a *accounts) readBank(ctx context.Context, ispb string) error {
-	b := a.banks[ispb]
-	if b == nil {
-		b = &bankAccounts{}
-		a.banks[ispb] = b
-	}
-
+func (a *accounts) readBank(ctx context.Context, b *bankAccounts, ispb string) error {
 	key, err := client.ReadKey(filepath.Join(a.config.KeysDir, ispb))
 	if err != nil {
 		return err

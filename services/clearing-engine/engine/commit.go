@@ -215,7 +215,8 @@ func (e *Engine) commitToGroup(ctx context.Context, partitions []*partition) err
 	return stream.Commit(ctx, e.group, stream.Payments, commit)
 }
 
-// restoreCommits commits again where the group has lost an engine's commit, or has that of another member.
+// restoreCommits commits again where the group has lost an engine's commit, or has that of another member: the response
+// to a commit can be lost with the session of its member.
 func (e *Engine) restoreCommits(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -225,8 +226,11 @@ func (e *Engine) restoreCommits(ctx context.Context) {
 		return // the commits themselves say so
 	}
 
+	e.committing <- struct{}{}
+	defer func() { <-e.committing }()
+
 	for _, p := range e.partitions() {
-		if !stream.IsHint(committed[p.number].Metadata) {
+		if at := committed[p.number]; !stream.IsHint(at.Metadata) || at.At < p.commitment.next {
 			p.offsets.again()
 		}
 	}

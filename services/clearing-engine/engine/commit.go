@@ -77,7 +77,7 @@ func (k kept) outside(log uint32, numbers []int32) error {
 	return nil
 }
 
-// commitRest is how long a commit that finds little may wait while no partition moves: the one after a pulse.
+// commitRest is the longest time between two commits while no partition moves: one may have to be made again.
 const commitRest = time.Second
 
 // commitRegularly commits what is finished. If nothing is since a pulse, it renews the checkpoint of one partition:
@@ -215,8 +215,8 @@ func (e *Engine) commitToGroup(ctx context.Context, partitions []*partition) err
 	return stream.Commit(ctx, e.group, stream.Payments, commit)
 }
 
-// restoreCommits commits again where the group has lost an engine's commit, or has that of another member: the response
-// to a commit can be lost with the session of its member.
+// restoreCommits commits again where the group has lost an engine's commit, or has that of another member: one that has
+// just lost a partition may commit less, after its owner.
 func (e *Engine) restoreCommits(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

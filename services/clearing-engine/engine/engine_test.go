@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -75,6 +76,36 @@ func TestASilentBanksPaymentEndsAtItsDeadline(t *testing.T) {
 
 		if _, err := e.end(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A member that loses a partition may commit last what it was given with it, below what the owner has committed since:
+// the owner commits again, although nothing comes after it.
+func TestACommitThatWentBackIsMadeAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		e := w.start()
+		w.pay()
+		w.await("the first commit", func() bool { return w.committed() == 1 })
+
+		wentBack := false
+		w.broker.ControlKey(int16(kmsg.OffsetCommit), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			w.broker.KeepControl()
+
+			for _, topic := range request.(*kmsg.OffsetCommitRequest).Topics {
+				if first := &topic.Partitions[0]; first.Partition == 0 && first.Offset == 2 && !wentBack {
+					first.Offset, wentBack = 1, true
+				}
+			}
+
+			return nil, nil, false
+		})
+		w.pay()
+		w.await("the same commit again", func() bool { return w.committed() == 2 })
+
+		if _, err := e.end(); err != nil || !wentBack {
+			t.Errorf("%v; the commit went back: %v", err, wentBack)
 		}
 	})
 }

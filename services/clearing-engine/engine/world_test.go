@@ -32,6 +32,7 @@ import (
 type world struct {
 	t       *testing.T
 	network kfake.VirtualNetwork
+	broker  *kfake.Cluster
 	ledger  *worldLedger
 	client  *kgo.Client // the test's own
 	random  *rand.Rand
@@ -59,6 +60,7 @@ func inWorld(t *testing.T, test func(*world)) {
 			t.Fatal(err)
 		}
 		defer cluster.Close()
+		w.broker = cluster
 		w.client = w.connect()
 		defer func() { w.client.Close() }() // a test may have replaced it
 		w.takeLedger()

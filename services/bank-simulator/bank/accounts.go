@@ -57,7 +57,7 @@ type accounts struct {
 	states  sync.Map                 // client.Account → the code of the reason why nothing is taken in
 	read    chan struct{}            // closed once all that was there has been read
 	needed  chan struct{}            // holds a token if a payment came since the acts were asked for
-	hasRead bool                     // all that was there
+	hasRead bool                     // read is closed
 	failing bool
 }
 

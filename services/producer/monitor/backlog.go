@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/services/producer/overload"
@@ -70,18 +71,16 @@ const restInterval = time.Second
 
 // Publish reads and publishes until ctx ends.
 func (b *Backlog) Publish(ctx context.Context, every time.Duration) {
-	pause := every
-	read := func(ctx context.Context) error {
+	repeat(ctx, every, b.log, "cannot read the backlog", func(ctx context.Context) error {
 		before := b.last
 
 		err := b.read(ctx)
-		if pause = every; err == nil && b.last.Open == 0 && b.last.All == before.All {
-			pause = max(every, restInterval)
+		if err == nil && b.last.Open == 0 && b.last.All == before.All {
+			host.Sleep(ctx, restInterval)
 		}
 
 		return err
-	}
-	repeat(ctx, func() time.Duration { return pause }, b.log, "cannot read the backlog", read)
+	})
 }
 
 func (b *Backlog) read(ctx context.Context) error {

@@ -14,7 +14,6 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"go.uber.org/zap"
 
-	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/register"
@@ -88,17 +87,17 @@ func NewBalances(client tigerbeetle.Client, idsMax int, follows *register.Regist
 
 // Publish reads and publishes until ctx ends.
 func (b *Balances) Publish(ctx context.Context, every time.Duration) {
-	repeat(ctx, func() time.Duration { return every }, b.log, "cannot read the books", b.read)
+	repeat(ctx, every, b.log, "cannot read the books", b.read)
 }
 
-// repeat does something until ctx ends, as often as every says after each time, and logs the first failure of several.
-// It waits for an absent ledger, because a request cannot be cancelled. The age of the last reading shows that.
-func repeat(ctx context.Context, every func() time.Duration, log *zap.Logger, failure string,
-	do func(context.Context) error) {
+// repeat does something until ctx ends, and logs the first failure of several. It waits for an absent ledger,
+// because a request cannot be cancelled. The age of the last reading shows that.
+func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure string, do func(context.Context) error) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
 	done := make(chan error, 1)
 
 	for failing := false; ; {
-		began := time.Now()
 		go func() { done <- do(ctx) }()
 
 		select {
@@ -111,7 +110,9 @@ func repeat(ctx context.Context, every func() time.Duration, log *zap.Logger, fa
 			return
 		}
 
-		if !host.Sleep(ctx, every()-time.Since(began)) {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
 			return
 		}
 	}

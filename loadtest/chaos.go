@@ -91,7 +91,7 @@ func chaosCommand() *cobra.Command {
 // run carries out the run and prints its result.
 func (f *chaosFlags) run(ctx context.Context, limits []load.Threshold) error {
 	repeat := seedFlag.ReplaceAllString(commandLine(), "") + fmt.Sprintf(" --seed %d", f.Seed)
-	fmt.Fprintf(os.Stderr, "seed %d, %d faults\n", f.Seed, len(f.Plan))
+	fmt.Fprintf(os.Stderr, "seed %d, faults: %d\n", f.Seed, len(f.Plan))
 
 	result, err := chaos.Run(ctx, f.Config)
 	if ctx.Err() != nil && (errors.Is(err, chaos.ErrInterrupted) || errors.Is(err, ctx.Err())) {

@@ -178,7 +178,7 @@ func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)
 			quiet, flooded := turn(ctx), 0.0
 			_ = while(ctx, flood, func() error { flooded = turn(ctx); return nil })
 
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && quiet > 0 {
 				times = append(times, flooded/quiet)
 			}
 		}

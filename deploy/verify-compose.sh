@@ -297,7 +297,7 @@ networks() {
 	done
 }
 
-load() { compose run --rm -T --no-deps loadtest run --rate 200 --duration "$1" --mix no-waits --allow AB03 --drain-timeout 60s 2>&1 | tail -n 4; }
+load() { compose run --rm -T --no-deps loadtest run --rate 200 --duration "$1" --mix no-waits --allow AB03,LQ13 --drain-timeout 60s 2>&1 | tail -n 4; }
 
 verify() { # kind
 	docker tag "stand-in:$1" "$(image_of redpandadata/redpanda)"

@@ -177,13 +177,13 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 }
 
 // load is how the room sends: payments of every kind that a bank answers at once, because others would
-// hide in the latencies what faults do. Faults may end them with a reason of theirs.
+// hide in the latencies what faults do, and none that end with a reason that a fault has, too.
 func (e *roomEnvironment) load() (load.Config, error) {
 	weights, err := mix.Parse("no-waits")
 	if err != nil {
 		return load.Config{}, err
 	}
-	weights[mix.TooOld] = 0 // they end with AB03, as those of a silent bank
+	weights[mix.TooOld] = 0 // they end with LQ13, as those that an outage makes late
 
 	connection := e.Stream
 	if e.LoadUser != "" {
@@ -191,7 +191,6 @@ func (e *roomEnvironment) load() (load.Config, error) {
 	}
 
 	return load.Config{Stream: connection, Population: e.Population, Mix: weights, MixName: "no-waits",
-		Allowed: []pix.Reason{
-			pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonTooManyReturns,
-		}}, nil
+		Allowed: []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate,
+			pix.ReasonPastDeadline, pix.ReasonTooManyReturns}}, nil
 }

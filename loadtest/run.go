@@ -50,7 +50,7 @@ func runCommand() *cobra.Command {
   loadtest run --rate 5000 --duration 60s --mix settling --json run.json
   loadtest run --rate 100 --payments 500 --mix accepted=9,silent=1
   loadtest run --rate 1000 --duration 1m --report load.html --fail-if 'p99>500ms' --fail-if 'max>5s'
-  loadtest run --rate 2000 --duration 30s --allow AB03    # while faults are injected`,
+  loadtest run --rate 2000 --duration 30s --allow AB03,LQ10,LQ13    # while faults are injected`,
 	}
 	f := command.Flags()
 	f.Float64Var(&flags.Rate, "rate", 0, "payments per second, whatever the system does (open loop)")

@@ -51,8 +51,8 @@ type report struct {
 	settlement
 	partition int32
 	offset    int64
-	// optional: the participant is only the payee's bank of a rejected payment. It is told if money
-	// was held, which only the ledger knows.
+	// optional: the participant is only the payee's bank of a rejected payment. It is told if money was held, which
+	// only AB03 says for certain.
 	optional bool
 }
 
@@ -149,7 +149,7 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 
 	for _, bank := range slices.Compact([]pix.ISPB{payer, payee}) {
 		if o := j.journals[bank]; o != nil {
-			r.optional = bank != payer && !settled && !isReturn
+			r.optional = bank != payer && !settled && !isReturn && r.ReasonCode != "AB03"
 			o.reports = append(o.reports, r)
 
 			if !r.optional {
@@ -165,11 +165,8 @@ func (j *Judge) untold(bank pix.ISPB) bool {
 	defer j.mu.Unlock()
 
 	o := j.journals[bank]
-	if len(o.told) < o.least { // in most cases, and fast
-		return true
-	}
 
-	return len(o.missing()) > 0
+	return len(o.told) < o.least || len(o.missing()) > 0 // the first says so in most cases, and fast
 }
 
 // missing returns the reports that must be told, and were not.

@@ -239,8 +239,8 @@ func TestConflictingMessageHeldBesideAReceipt(t *testing.T) {
 	conflict.Payee = h.message(sameBankOrder).Payee // leg 1 is the same, the others are not
 	h.append(conflict)
 	h.letter(len(h.orders)-1, "DUPL")
-	h.receipt(late, "AB03", spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
-	h.report(late, "AB03")
+	h.receipt(late, "LQ13", spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
+	h.report(late, "LQ13")
 	h.hold(conflict, 1, 3)
 	h.finds("all of it is held", "", 0)
 	h.dropTransfers(len(h.orders)-1, 2)
@@ -576,7 +576,7 @@ func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit sp
 // verdictAt returns the ledger's time of a verdict that waited for the deadline; 0 for others, which
 // get their time from stamp.
 func verdictAt(acceptedMs int64, reason string) uint64 {
-	if reason != "AB03" {
+	if reason != "AB03" && reason != "LQ13" {
 		return 0
 	}
 

@@ -90,12 +90,12 @@ func (j *Judge) judgeDeadlines() {
 		}
 
 		latest := due(e.AcceptedMs, j.config.Deadline)
-		if e.verdict == silent {
+		if e.verdict == silent || e.verdict == pastDeadline {
 			if earliest := due(min(e.AcceptedMs, e.sentMs),
 				j.shortest(min(e.AcceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(
 				clockSkewMax) {
-				j.add(WrongDeadline, e.ID.String(), "rejected with %s %v before its deadline", spec.ReasonText(silent),
-					time.Duration(earliest-int64(e.decidedAt)))
+				j.add(WrongDeadline, e.ID.String(), "rejected with %s %v before its deadline",
+					spec.ReasonText(e.verdict), time.Duration(earliest-int64(e.decidedAt)))
 			}
 		}
 

@@ -171,6 +171,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			{"rejected before the deadline", WrongDeadline, func(h *history) {
 				h.transfer(expiredOrder, 4).Timestamp -= uint64(clockSkewMax) + 1
 			}},
+			{"refused too early as past its deadline", WrongDeadline, func(h *history) { h.refuse("LQ13", 500, 37e9) }},
 			{"messages that the engines have not finished", Lag, func(h *history) { h.uncommitted = 1 }},
 			{"a deposit of one centavo more", WrongFunding, func(h *history) {
 				h.find(idOf(alice)).Amount = tb.ToUint128(depositCentavos + 1)

@@ -241,7 +241,7 @@ var onlyAtTheEnd = []string{
 	"after 90 days", "settled before its original", // by the ledger's clock, which a test of a follower does not keep
 	"a mark of a payment of which nothing was given back", "held in a slot that is marked as burnt",
 	"held, and the payment is not marked",
-	"no marker", "a deposit is missing",
+	"no marker", "a deposit is missing", "refused too early as past its deadline",
 }
 
 // isFollowed requires that a follower finds a fault, too, in every order of the streams.
@@ -484,8 +484,8 @@ func TestFollowerForgetsAReceiptBesideAHold(t *testing.T) {
 	e := &endedHistory{history: clean(t)}
 	late := e.order(alice, bruno, 500)
 	conflict := e.conflict(len(e.orders) - 1)
-	e.receipt(late, "AB03", spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
-	e.report(late, "AB03")
+	e.receipt(late, "LQ13", spec.TransitOf(idOf(alice)), spec.ReserveOf(idOf(alice)))
+	e.report(late, "LQ13")
 	e.hold(conflict, 1, 2, 3)
 	e = ended(e.history)
 	e.judge.Report(e.reports[len(e.reports)-1])

@@ -363,6 +363,7 @@ func (p *payment) name() string {
 }
 
 const (
-	silent      = 'A'<<24 | 'B'<<16 | '0'<<8 | '3'
-	unspecified = 'L'<<24 | 'Q'<<16 | '0'<<8 | '3' // a rejection whose code is not the bank's to give
+	silent       = 'A'<<24 | 'B'<<16 | '0'<<8 | '3'
+	pastDeadline = 'L'<<24 | 'Q'<<16 | '1'<<8 | '3'
+	unspecified  = 'L'<<24 | 'Q'<<16 | '0'<<8 | '3' // a rejection whose code is not the bank's to give
 )

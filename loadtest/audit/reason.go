@@ -113,7 +113,7 @@ func (j *Judge) judgeRefusal(p *payment) {
 
 	rule := justifies[p.Back != nil][reason]
 	switch {
-	case reason == "AB03" || reason == tooLateReason: // judgeDeadlines, judgeAge
+	case reason == "AB03" || reason == "LQ13" || reason == tooLateReason: // judgeDeadlines, judgeAge
 		if j.clockWasWrong(p.AcceptedMs, p.decidedAt) {
 			wrong = unchecked
 		}

@@ -89,8 +89,8 @@ const (
 // AllowedByDefault are the reasons with which good payments may be rejected because of faults
 // of all kinds together. A crash alone must reject none.
 var AllowedByDefault = append(
-	[]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank},
-	load.ActReasons...)
+	[]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonPastDeadline,
+		rejectedByBank}, load.ActReasons...)
 
 // ErrInterrupted ends a run after Ctrl-C, if nothing was wrong until then.
 var ErrInterrupted = errors.New("interrupted")

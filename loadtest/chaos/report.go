@@ -34,7 +34,7 @@ func (r *Result) Page() report.Page {
 	p.Checks = append(p.Checks,
 		report.Check{Name: "audit", Passed: r.Audit.Clean, Text: r.Audit.String()},
 		report.Check{Name: "answers", Passed: r.Answers.Clean, Text: r.Answers.String()})
-	p.Tables[0].Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; AG01: a bank that was made to reject)."
+	p.Tables[0].Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; LQ13: past its deadline; AG01: a bank that was made to reject)."
 
 	p.Tables = append([]report.Table{r.recoveryTable()}, p.Tables...)
 	if r.Budget != nil {

@@ -19,7 +19,7 @@ func TestDemo(t *testing.T) {
 	folder := t.TempDir()
 	said := kit.RunCommand(t, nil, filepath.Join(binaries, "loadtest"), "chaos", "--dir", folder, "--room",
 		"--script", "6s kill-engine", "--engines", "1", "--rate", "100", "--duration", "15s", "--deadline", "10s",
-		"--allow", "AB03,LQ10").Is(t, 0, "watch it: http://127.0.0.1:",
+		"--allow", "AB03,LQ10,LQ13").Is(t, 0, "watch it: http://127.0.0.1:",
 		"kill-engine engine-0: all is ready again", "LOAD PASSED", "AUDIT CLEAN", "CHAOS PASSED", "report: ")
 	html, err := os.ReadFile(filepath.Join(folder, "report.html"))
 	kit.Must(t, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// duringFaults excuses AB03 and LQ10: an outage may last longer than the deadline, or leave too little of it.
-var duringFaults = []string{"--mix", "demo", "--allow", "AB03,LQ10"}
+// duringFaults excuses AB03, LQ10 and LQ13: an outage may last longer than the deadline, or leave too little of it.
+var duringFaults = []string{"--mix", "demo", "--allow", "AB03,LQ10,LQ13"}
 
 // The engine is killed again and again in the middle of a load. Its successor finishes what it
 // began, from the ledger and redelivery alone.

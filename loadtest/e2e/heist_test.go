@@ -39,8 +39,8 @@ const (
 )
 
 // actReasons are the reasons with which the acts of a heist may make a good payment end.
-var actReasons = append([]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonTooLate, pix.ReasonPayerShort},
-	load.ActReasons...)
+var actReasons = append([]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonTooLate, pix.ReasonPastDeadline,
+	pix.ReasonPayerShort}, load.ActReasons...)
 
 // heist is a clearing house with two front doors, whose people act on it while payments flow: a bank joins, and the key
 // of the first bank is stolen, twice.

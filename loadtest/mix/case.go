@@ -92,7 +92,7 @@ var expectations = [caseCount]Expectation{
 	Silent:     {"silent", "the bank never answers", End{Rejected, pix.ReasonPayeePSPSilent}, 20},
 	Late:       {"late", "the bank accepts, but after the deadline", End{Rejected, pix.ReasonPayeePSPSilent}, 20},
 	TooOld: {"too-old", "accepted 11 hours ago: the deadline has passed on arrival",
-		End{Rejected, pix.ReasonPayeePSPSilent}, 30},
+		End{Rejected, pix.ReasonPastDeadline}, 30},
 	Twice: {"twice", "the same message twice at once: one outcome", End{Settled, pix.ReasonNone}, 80},
 	Again: {"again", "the same message again after it settled: the same report again",
 		End{Settled, pix.ReasonNone}, 40},

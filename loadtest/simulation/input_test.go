@@ -232,10 +232,10 @@ func TestConflictWithARefusedPayment(t *testing.T) {
 		}
 
 		summary := s.verdict()
-		if summary.Rejected["AB03"] != payments || summary.DeadLetters["DUPL"] != payments ||
+		if summary.Rejected["LQ13"] != payments || summary.DeadLetters["DUPL"] != payments ||
 			summary.RepeatedReports != payments {
-			s.t.Errorf("%d payments rejected with AB03, %d dead letters DUPL, %d reports repeated: each must be %d",
-				summary.Rejected["AB03"], summary.DeadLetters["DUPL"], summary.RepeatedReports, payments)
+			s.t.Errorf("%d payments rejected with LQ13, %d dead letters DUPL, %d reports repeated: each must be %d",
+				summary.Rejected["LQ13"], summary.DeadLetters["DUPL"], summary.RepeatedReports, payments)
 		}
 	})
 }

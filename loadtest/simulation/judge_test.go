@@ -30,7 +30,7 @@ type result struct {
 }
 
 // allowed are the reasons with which faults may make a good payment end.
-var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate,
+var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonPastDeadline,
 	pix.ReasonTooManyReturns, rejectedByBank}
 
 // Bounds of virtual time. A hold that nobody resolves ends 60 s after its order.

@@ -101,7 +101,7 @@ func (s *scenario) send(what string, rate float64, payments int, excused ...pix.
 }
 
 // duringFaults are the reasons with which an outage may make a good payment end.
-var duringFaults = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonTooLate}
+var duringFaults = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonTooLate, pix.ReasonPastDeadline}
 
 // wait returns how many good payments ended by a fault, when every payment of a load has its outcome. At least so large
 // a share of them must have settled, so that no scenario passes because everything was rejected.

@@ -67,6 +67,8 @@ var (
 		"the payee's bank gave no reason that can be read, or one that is not a bank's to give")
 	ReasonTooLate = define("LQ10", ByEngine, ofBoth,
 		"under overload it was too old to settle in time: pay again later, with a new id")
+	ReasonPastDeadline = define("LQ13", ByEngine, ofBoth,
+		"its deadline had passed before an engine saw it: pay again, with a new id")
 	ReasonOutflowCapped = define("LQ12", ByLedger, OfPayment,
 		"what is left of the cap on outflow of the payer's bank is less: pay again later, with a new id")
 	ReasonUnknownPayerPSP = define("RC09", ByLedger, OfPayment, "the payer's bank is not known")

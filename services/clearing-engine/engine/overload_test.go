@@ -57,7 +57,7 @@ func TestOverloadLeavesNoSecondsWithoutSettlements(t *testing.T) {
 			}
 		}
 
-		if count["LQ10"] == 0 || count["AB03"] > offered*lasts/100 {
+		if count["LQ10"] == 0 || count["AB03"]+count["LQ13"] > offered*lasts/100 {
 			t.Errorf("outcomes: %v", count)
 		}
 

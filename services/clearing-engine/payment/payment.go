@@ -148,7 +148,7 @@ func (p *Payment) judge(now time.Time, refusal pix.Reason) {
 		p.refusal = pix.ReasonZeroAmount
 	case refusal == pix.ReasonInactivePSP, refusal == pix.ReasonTooLate:
 	case p.due(now):
-		p.refusal = pix.ReasonPayeePSPSilent
+		p.refusal = pix.ReasonPastDeadline
 	}
 }
 

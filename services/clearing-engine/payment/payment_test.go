@@ -143,9 +143,9 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 		}, rejected(pix.ReasonUnknownPayerPSP)},
 		"too late on arrival": {100, monday.Add(-patience), none, act(Inspect), []move{
 			{inspected(nothing, monday), act(Diagnose)},
-			{diagnosed(allThere), because(Refuse, pix.ReasonPayeePSPSilent)},
-			{resolved(Written), because(Report, pix.ReasonPayeePSPSilent)},
-		}, rejected(pix.ReasonPayeePSPSilent)},
+			{diagnosed(allThere), because(Refuse, pix.ReasonPastDeadline)},
+			{resolved(Written), because(Report, pix.ReasonPastDeadline)},
+		}, rejected(pix.ReasonPastDeadline)},
 		"too late on arrival, but settled before": {100, monday.Add(-time.Hour), none, act(Inspect), []move{
 			{inspected(decided(settled), monday), act(Report)},
 		}, settled},

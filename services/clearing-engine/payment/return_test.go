@@ -53,7 +53,7 @@ func TestEveryWayIntoAReturn(t *testing.T) {
 		}, pix.ReasonNone, Command{Refuse, pix.ReasonZeroAmount, ""}},
 		"past the deadline": {func(r *pix.Return, _ *ReturnTrace) {
 			r.AcceptedAt = monday.Add(-patience)
-		}, pix.ReasonNone, Command{Refuse, pix.ReasonPayeePSPSilent, ""}},
+		}, pix.ReasonNone, Command{Refuse, pix.ReasonPastDeadline, ""}},
 		"the bank is busy": {func(*pix.Return, *ReturnTrace) {}, pix.ReasonPayeePSPBusy,
 			Command{Refuse, pix.ReasonPayeePSPBusy, ""}},
 		"held before": {func(_ *pix.Return, tr *ReturnTrace) {

@@ -190,7 +190,7 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 			for len(live.reports) > 0 { // together: they may need one look-up
 				reports = append(reports, <-live.reports)
 			}
-			err = s.send(ctx, reports)
+			err = s.send(reports)
 		case <-keepAlive.C:
 			err = s.events.KeepAlive(s.at.cursor())
 		case <-ctx.Done():
@@ -204,12 +204,7 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 }
 
 // send sends the reports of the participant that were not sent before.
-func (s *settlementStream) send(ctx context.Context, reports []report) error {
-	held, err := s.held(ctx, reports)
-	if err != nil {
-		return err
-	}
-
+func (s *settlementStream) send(reports []report) error {
 	for _, r := range reports {
 		if int(r.partition) >= len(s.at) { // it was added
 			s.at = s.at.withPartitions(int(r.partition) + 1)
@@ -224,8 +219,7 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 			continue // nobody's
 		}
 
-		if s.participant != everybody && r.banks[0] != s.participant &&
-			(r.banks[1] != s.participant || r.perhapsHeld && !held[r.body.EndToEndID]) {
+		if s.participant != everybody && !slices.Contains(r.banks[:], s.participant) {
 			continue
 		}
 
@@ -235,36 +229,6 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 	}
 
 	return s.events.Flush()
-}
-
-// held returns for which payments money was held, of those where that decides if the
-// participant is told. It waits for the ledger: what is left out now never comes again.
-func (s *settlementStream) held(ctx context.Context, reports []report) (map[string]bool, error) {
-	var ids []pix.EndToEndID
-
-	for _, r := range reports {
-		if id, err := pix.ParseEndToEndID(r.body.EndToEndID); err == nil && r.perhapsHeld &&
-			r.banks[0] != s.participant && r.banks[1] == s.participant {
-			ids = append(ids, id)
-		}
-	}
-
-	for {
-		held, problem := s.ledger.HeldPayments(ctx, ids)
-		if problem == nil {
-			return held, nil
-		}
-
-		if err := s.events.KeepAlive(s.at.cursor()); err != nil {
-			return nil, err
-		}
-
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(time.Second):
-		}
-	}
 }
 
 // historyPage is how many past settlements are read at once. While payments wait, to begin counts as much: it takes a
@@ -332,7 +296,7 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 			reports = append(reports, r)
 		}
 
-		if s.send(ctx, reports) != nil {
+		if s.send(reports) != nil {
 			return false
 		}
 

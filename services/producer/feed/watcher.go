@@ -44,8 +44,6 @@ type report struct {
 	offset    int64
 	body      Settlement
 	banks     [2]pix.ISPB // the payer's and the payee's
-	// perhapsHeld: only the ledger knows if money was held, and so if the payee's bank is told.
-	perhapsHeld bool
 }
 
 // Settlement is the data of an event of GET /v1/settlements.
@@ -272,8 +270,8 @@ func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end
 // Then it does not get its own rejection here. GET /v1/payments/{endToEndId} shows it, because the ledger
 // knows that money was held.
 //
-// AB03 is not among them. Usually money was held and the bank was late. But the payment itself may
-// have come too late. The report does not say which, so the stream asks the ledger.
+// AB03 is not among them: the payee's bank was asked. Engines of before LQ13 gave it to orders that came past their
+// deadline, too; of these old reports the payee's bank is told.
 var refusedUnheld = func() map[string]bool {
 	reasons := map[string]bool{}
 
@@ -315,7 +313,6 @@ func reportOf(record *kgo.Record) (report, bool) {
 	if r.body.Status == query.Rejected && refusedUnheld[message.ReasonCode] {
 		r.banks[1] = r.banks[0]
 	}
-	r.perhapsHeld = r.body.Status == query.Rejected && message.ReasonCode == pix.ReasonPayeePSPSilent.String()
 
 	if message.OriginalEndToEndId == "" {
 		return r, true
@@ -323,7 +320,7 @@ func reportOf(record *kgo.Record) (report, bool) {
 	// A return's ids name both banks, also when it is rejected.
 	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
 		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
-			r.banks, r.perhapsHeld = [2]pix.ISPB{id.PSP(), original.Payer()}, false
+			r.banks = [2]pix.ISPB{id.PSP(), original.Payer()}
 		}
 	}
 

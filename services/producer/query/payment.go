@@ -175,32 +175,6 @@ func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (Payment
 	})
 }
 
-// HeldPayments returns for which payments money is or was held, by their ids.
-func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[string]bool, *web.Problem) {
-	held := map[string]bool{}
-
-	for ids := range slices.Chunk(all,
-		min(l.config.IDsMax, ledger.ReadObjects)/len(ledger.AppendTraceIDs(nil, pix.EndToEndID{}))) {
-		var wanted []tb.Uint128
-		for _, id := range ids {
-			wanted = ledger.AppendTraceIDs(wanted, id)
-		}
-
-		found, problem := l.transfers.find(ctx, wanted)
-		if problem != nil {
-			return nil, problem
-		}
-
-		is := byID(found)
-		for _, id := range ids {
-			own := pick(is, ledger.AppendTraceIDs(nil, id))
-			held[id.String()] = paymentStateOf(id, own, time.Time{}).ReservedAt != nil
-		}
-	}
-
-	return held, nil
-}
-
 // PaymentWithReturns asks the ledger for a payment and its returns as they are at one
 // instant. Only a marked payment has returns in its slots. The slots name the returns, and
 // these name the verdicts to look up. Whenever a verdict id is new, one request looks up

@@ -101,10 +101,6 @@ func TestThePayeesBankIsToldOnlyOfWhatWasHeldForIt(t *testing.T) {
 func TestPastSettlementsArePaced(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, aLedger(t), append(lasting, "SETTLEMENT_HISTORY_RATE_MAX=100")...)
-	p.AwaitNeed("kafka", false)
-	p.AwaitNeed("ledger", false)
-	p.awaitSettlements()
 	records := []*kgo.Record{{Topic: stream.Payments, Value: []byte("an order that no engine takes")}}
 
 	const reports = 1300 // a thousand are read at once
@@ -120,6 +116,10 @@ func TestPastSettlementsArePaced(t *testing.T) {
 	if err := b.Client().ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+	p := startProgram(t, b, aLedger(t), append(lasting, "SETTLEMENT_HISTORY_RATE_MAX=100")...)
+	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("ledger", false)
+	p.awaitSettlements()
 	kit.Await(t, "the order", func() (bool, string) {
 		return strings.Contains(p.metrics(), "\npix_payments_wait 1\n"), ""
 	})

@@ -3,13 +3,13 @@ package feed
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
@@ -35,40 +35,49 @@ func TestPreferredWait(t *testing.T) {
 	}
 }
 
-// A slow subscriber is dropped, so that it reads the topic again. The others do not notice.
-func TestFallingBehindEndsOnlyTheOneWhoDoes(t *testing.T) {
-	w := NewWatcher(nil, stream.Config{}, nil, nil)
-	w.next = position{0}
-	slow, endSlow := w.subscribe("10000002")
-	defer endSlow()
-	message := &pixv1.SettlementReport{EndToEndId: "E", Payer: &pixv1.Account{Ispb: "10000001"},
-		Payee: &pixv1.Account{Ispb: "10000002"}}
+// What a stream has not read yet stays for it, until much more has come. Then it is told to read the topic itself, from
+// where it is. Others do not notice.
+func TestTheNewestReportsAreKept(t *testing.T) {
+	var n newest
+	if _, from := n.oldest(); from != nil {
+		t.Fatalf("reports are kept from %v on, before the broker has told where the topic ends", from)
+	}
+	n.begin(position{5, 7})
+	page := make([]*entry, 0, 10)
+	slow, _ := n.oldest()
 
-	value, err := message.MarshalVT()
-	if err != nil {
-		t.Fatal(err)
+	if entries, came, ok := n.after(slow, page); len(entries) != 0 || came == nil || !ok {
+		t.Fatal("nothing has come, and there is something to read")
+	} else {
+		n.keep([]*entry{{partition: 0, offset: 5}, {partition: 1, offset: 7}})
+		<-came
 	}
 
-	for offset := range int64(subscriptionMax + 10) {
-		fast, end := w.subscribe("10000001")
-		w.distribute([]*kgo.Record{{Key: []byte("E"), Value: value, Offset: offset}})
+	for number, offset := uint64(2), int64(6); number < newestMax; number, offset = number+1, offset+1 {
+		n.keep([]*entry{{partition: 0, offset: offset}})
 
-		if r := <-fast.reports; r.offset != offset || fast.from[0] != offset {
-			t.Fatalf("%+v from %v, want offset %d", r, fast.from, offset)
+		if entries, _, ok := n.after(number, page); !ok || len(entries) != 1 || entries[0].offset != offset {
+			t.Fatalf("who has read all until %d gets %v", number, entries)
 		}
-		end()
 	}
 
-	n := int64(0)
-	for r := range slow.reports {
-		if r.offset != n {
-			t.Fatalf("offset %d, want %d", r.offset, n)
-		}
-		n++
+	entries, _, ok := n.after(slow, page)
+	if _, from := n.oldest(); !ok || len(entries) != cap(page) || entries[1].partition != 1 ||
+		!slices.Equal(from, position{5, 7}) {
+		t.Fatalf("as many as are kept have come: %d reports, %t, from %v", len(entries), ok, from)
+	}
+	n.keep([]*entry{{partition: 1, offset: 8}})
+
+	if _, _, ok := n.after(slow, page); ok {
+		t.Error("the first report is no longer kept, and nobody says so")
 	}
 
-	if n != subscriptionMax || len(w.subscribers) != 0 {
-		t.Errorf("%d reports kept, %d still followed", n, len(w.subscribers))
+	if number, from := n.oldest(); number != 1 || !slices.Equal(from, position{6, 7}) {
+		t.Errorf("the oldest report is %d, from %v", number, from)
+	}
+
+	if were := n.grow(3); were != 2 {
+		t.Errorf("there were %d partitions", were)
 	}
 }
 
@@ -89,6 +98,7 @@ func TestARefusedPaymentIsToldToItsPayersBankOnly(t *testing.T) {
 		{rejected, "LQ01", false}, {rejected, "AM04", false}, {rejected, "AC02", false}, {rejected, "AC03", false},
 		{rejected, "RC09", false}, {rejected, "RC10", false},
 		{rejected, "AM01", false}, {rejected, "DS27", false}, {rejected, "LQ02", false}, {rejected, "LQ10", false},
+		{rejected, "LQ13", false},
 	} {
 		message := &pixv1.SettlementReport{EndToEndId: "E", Status: c.status, ReasonCode: c.reason,
 			Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}
@@ -97,18 +107,11 @@ func TestARefusedPaymentIsToldToItsPayersBankOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := NewWatcher(nil, stream.Config{}, nil, nil)
-		w.next = position{0}
-		payer, endPayer := w.subscribe("10000001")
-		payee, endPayee := w.subscribe("10000002")
-		w.distribute([]*kgo.Record{{Key: []byte("E"), Value: value}})
 
-		if len(payer.reports) != 1 || (len(payee.reports) == 1) != c.told {
-			t.Errorf("%v %s: the payer's bank is told %d times, the payee's %d times; want it told: %t", c.status,
-				c.reason, len(payer.reports), len(payee.reports), c.told)
+		r := entryOf(&kgo.Record{Key: []byte("E"), Value: value}).read()
+		if r.banks[0] != "10000001" || (r.banks[1] == "10000002") != c.told {
+			t.Errorf("%v %s: told to %v; want the payee's bank told: %t", c.status, c.reason, r.banks, c.told)
 		}
-		endPayer()
-		endPayee()
 	}
 }
 

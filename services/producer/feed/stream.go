@@ -156,11 +156,21 @@ type settlementStream struct {
 	events      *web.EventStream
 }
 
+const (
+	// livePage is how many new reports a stream takes at once.
+	livePage = 1024
+	// liveRest is how long a stream rests after reports: many of them in one write cost both ends much less, and a
+	// stream wakes for all reports, not for its own alone.
+	liveRest = 10 * time.Millisecond
+)
+
 // follow sends past reports and then new ones. It returns true when the stream has fallen
 // behind and has to read the past again, false when the stream has ended.
 func (s *settlementStream) follow(ctx context.Context) bool {
-	live, end := s.watcher.subscribe(s.participant)
-	if live == nil { // the broker has not answered since the start of this process
+	newest := &s.watcher.newest
+
+	number, from := newest.oldest()
+	if from == nil { // the broker has not answered since the start of this process
 		select {
 		case <-ctx.Done():
 			return false
@@ -168,58 +178,61 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 			return s.events.KeepAlive("") == nil
 		}
 	}
-	defer end()
 
-	s.at = s.at.withPartitions(len(live.from))
-	if !s.at.reaches(live.from) && !s.catchUp(ctx, live.from) {
+	s.at = s.at.withPartitions(len(from))
+	if !s.at.reaches(from) && !s.catchUp(ctx, from) {
 		return false
 	}
 	keepAlive := time.NewTicker(s.config.KeepAlive)
 	defer keepAlive.Stop()
+	rested := time.NewTimer(liveRest)
+	defer rested.Stop()
+	page := make([]*entry, 0, livePage)
 
 	for {
-		var err error
+		entries, came, ok := newest.after(number, page)
+		if !ok {
+			return ctx.Err() == nil
+		}
+		number += uint64(len(entries))
 
-		select {
-		case r, more := <-live.reports:
-			if !more {
-				return ctx.Err() == nil
-			}
-
-			reports := []report{r}
-			for len(live.reports) > 0 { // together: they may need one look-up
-				reports = append(reports, <-live.reports)
-			}
-			err = s.send(reports)
-		case <-keepAlive.C:
-			err = s.events.KeepAlive(s.at.cursor())
-		case <-ctx.Done():
+		if s.send(entries) != nil { // the client is gone
 			return false
 		}
+		var rest <-chan time.Time
 
-		if err != nil {
-			return false // the client is gone
+		if len(entries) > 0 {
+			rested.Reset(liveRest)
+			rest = rested.C
+		}
+
+		select {
+		case <-came:
+		case <-rest:
+		case <-keepAlive.C:
+			if s.events.KeepAlive(s.at.cursor()) != nil {
+				return false
+			}
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
 
 // send sends the reports of the participant that were not sent before.
-func (s *settlementStream) send(reports []report) error {
-	for _, r := range reports {
-		if int(r.partition) >= len(s.at) { // it was added
-			s.at = s.at.withPartitions(int(r.partition) + 1)
+func (s *settlementStream) send(entries []*entry) error {
+	for _, e := range entries {
+		if int(e.partition) >= len(s.at) { // it was added
+			s.at = s.at.withPartitions(int(e.partition) + 1)
 		}
 
-		if r.offset < s.at[r.partition] {
+		if e.offset < s.at[e.partition] {
 			continue
 		}
+		s.at[e.partition] = e.offset + 1
 
-		s.at[r.partition] = r.offset + 1
-		if r.body.EndToEndID == "" {
-			continue // nobody's
-		}
-
-		if s.participant != everybody && !slices.Contains(r.banks[:], s.participant) {
+		r := e.read()
+		if r == nil || s.participant != everybody && !slices.Contains(r.banks[:], s.participant) {
 			continue
 		}
 
@@ -286,17 +299,13 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 		if n := fetches.NumRecords(); s.payments() && n > 0 {
 			_ = s.pace.WaitN(ctx, n) // an error means that ctx has ended
 		}
-		var reports []report
+		var entries []*entry
 
 		for _, record := range fetches.Records() {
-			r, ok := reportOf(record)
-			if !ok || record.Attrs.IsControl() {
-				r = report{partition: record.Partition, offset: record.Offset} // nobody's: only passed
-			}
-			reports = append(reports, r)
+			entries = append(entries, entryOf(record))
 		}
 
-		if s.send(reports) != nil {
+		if s.send(entries) != nil {
 			return false
 		}
 

@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,20 +29,18 @@ type Watcher struct {
 	t     *telemetry.Telemetry
 	admin *kadm.Client
 
-	mu          sync.Mutex
-	client      *kgo.Client // set with next
-	next        position    // the next offset of each partition; nil until the broker has told
-	waiters     map[string]map[chan struct{}]struct{}
-	returns     int // waiters for a return, whose id only the value of a report holds
-	subscribers map[pix.ISPB]map[*subscription]struct{}
+	newest newest
+
+	mu      sync.Mutex
+	client  *kgo.Client // nil until the broker has told where the topic ends
+	waiters map[string]map[chan struct{}]struct{}
+	returns int // waiters for a return, whose id only the value of a report holds
 }
 
-// report is a record of pix.settlements.
+// report is what a record of pix.settlements says.
 type report struct {
-	partition int32
-	offset    int64
-	body      Settlement
-	banks     [2]pix.ISPB // the payer's and the payee's
+	body  Settlement
+	banks [2]pix.ISPB // the payer's and the payee's
 }
 
 // Settlement is the data of an event of GET /v1/settlements.
@@ -58,24 +55,13 @@ type Settlement struct {
 	ReportedAt         time.Time      `json:"reported_at" doc:"When the report was written."`
 }
 
-// subscription holds the reports that one stream has not sent yet. Its channel closes when
-// the stream falls behind.
-type subscription struct {
-	from    position // of the first report in the channel
-	reports chan report
-}
-
 // everybody stands for all participants. It is no ISPB, which has 8 characters.
 const everybody pix.ISPB = "all"
-
-// subscriptionMax is how many reports a stream may fall behind before it has to read the
-// topic itself again.
-const subscriptionMax = 1000
 
 // NewWatcher uses client to ask where the topic ends.
 func NewWatcher(client *kgo.Client, kafka stream.Config, dial host.Dial, t *telemetry.Telemetry) *Watcher {
 	return &Watcher{kafka: kafka, dial: dial, t: t, admin: kadm.NewClient(client),
-		waiters: map[string]map[chan struct{}]struct{}{}, subscribers: map[pix.ISPB]map[*subscription]struct{}{}}
+		waiters: map[string]map[chan struct{}]struct{}{}}
 }
 
 // Run reads the topic until ctx ends.
@@ -91,8 +77,9 @@ func (w *Watcher) Run(ctx context.Context) {
 		return
 	}
 	defer client.Close()
+	w.newest.begin(ends)
 	w.mu.Lock()
-	w.client, w.next = client, ends
+	w.client = client
 	w.mu.Unlock()
 
 	for {
@@ -113,17 +100,20 @@ func (w *Watcher) Grow(partitions int32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if w.next == nil || int(partitions) <= len(w.next) {
+	if w.client == nil {
 		return
 	}
-	added := w.next.withPartitions(int(partitions))
 
-	offsets := added.offsets()
-	for number := range int32(len(w.next)) { //nolint:gosec // few
+	were := w.newest.grow(int(partitions))
+	if were >= int(partitions) {
+		return
+	}
+
+	offsets := make(position, partitions).offsets()
+	for number := range int32(were) { //nolint:gosec // few
 		delete(offsets[stream.Settlements], number)
 	}
 	w.client.AddConsumePartitions(offsets)
-	w.next = added
 }
 
 // ends asks until the broker says where the topic ends. It returns nil when ctx has ended.
@@ -142,35 +132,25 @@ func (w *Watcher) ends(ctx context.Context) position {
 	}
 }
 
-// distribute notifies waiters and passes reports to subscribers under one lock, so that a
-// new subscriber gets all reports from its position on.
+// distribute wakes who waits for what came, and keeps it for the streams.
 func (w *Watcher) distribute(records []*kgo.Record) {
+	entries := make([]*entry, len(records))
+	for i, record := range records {
+		entries[i] = entryOf(record)
+	}
+	w.newest.keep(entries)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	for _, record := range records {
-		if int(record.Partition) < len(w.next) {
-			w.next[record.Partition] = record.Offset + 1
-		}
+	for i, record := range records {
 		wake(w.waiters[string(record.Key)])
 
-		if len(w.subscribers) == 0 && w.returns == 0 {
+		if w.returns == 0 {
 			continue
 		}
 
-		r, ok := reportOf(record)
-		if !ok {
-			continue
-		}
-
-		if r.body.OriginalEndToEndID != "" { // a return: the key of its record is the original's id
+		if r := entries[i].read(); r != nil { // of a return: the key of its record is the original's id
 			wake(w.waiters[r.body.EndToEndID])
-		}
-		w.pass(r, everybody)
-		w.pass(r, r.banks[0])
-
-		if r.banks[1] != r.banks[0] {
-			w.pass(r, r.banks[1])
 		}
 	}
 }
@@ -188,29 +168,6 @@ func wake(waiters map[chan struct{}]struct{}) {
 		case waiter <- struct{}{}:
 		default: // awake already
 		}
-	}
-}
-
-func (w *Watcher) pass(r report, to pix.ISPB) {
-	for subscriber := range w.subscribers[to] {
-		select {
-		case subscriber.reports <- r:
-		default:
-			w.drop(to, subscriber)
-		}
-	}
-}
-
-// drop ends a subscription. The caller holds the lock.
-func (w *Watcher) drop(participant pix.ISPB, subscriber *subscription) {
-	if _, ok := w.subscribers[participant][subscriber]; !ok {
-		return
-	}
-	close(subscriber.reports)
-	delete(w.subscribers[participant], subscriber)
-
-	if len(w.subscribers[participant]) == 0 {
-		delete(w.subscribers, participant)
 	}
 }
 
@@ -238,29 +195,6 @@ func (w *Watcher) notify(id string) (reported <-chan struct{}, forget func()) {
 		if len(w.waiters[id]) == 0 {
 			delete(w.waiters, id)
 		}
-	}
-}
-
-// subscribe begins to pass on a participant's reports. It returns nil until the broker has
-// said where the topic ends.
-func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	if w.next == nil {
-		return nil, nil
-	}
-
-	subscriber = &subscription{from: slices.Clone(w.next), reports: make(chan report, subscriptionMax)}
-	if w.subscribers[participant] == nil {
-		w.subscribers[participant] = map[*subscription]struct{}{}
-	}
-	w.subscribers[participant][subscriber] = struct{}{}
-
-	return subscriber, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.drop(participant, subscriber)
 	}
 }
 
@@ -292,7 +226,7 @@ func reportOf(record *kgo.Record) (report, bool) {
 	if err := message.UnmarshalVT(record.Value); err != nil || message.AmountCentavos > math.MaxInt64 {
 		return report{}, false
 	}
-	r := report{partition: record.Partition, offset: record.Offset, body: Settlement{
+	r := report{body: Settlement{
 		EndToEndID: message.EndToEndId, OriginalEndToEndID: message.OriginalEndToEndId, Status: query.Rejected,
 		ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
 	}}

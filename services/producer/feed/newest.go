@@ -1,0 +1,118 @@
+package feed
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// newestMax is how many reports are kept for streams. A stream that is further behind reads the topic itself. With what
+// they hold they take some 30 MB: at 2,000/s the last 16 seconds.
+const newestMax = 1 << 15
+
+// newest keeps the newest reports, once for all streams. A stream that comes back, or that was slow for a while, goes
+// on from here and costs Kafka nothing.
+type newest struct {
+	mu   sync.Mutex
+	from position // everything from here on is kept; nil until the broker has told where the topic ends
+	ring []*entry
+	next uint64        // the number of the next report, counted since the start of this process
+	came chan struct{} // closed when reports come; nil if nobody waits
+}
+
+// entry is a record of pix.settlements. It is read when somebody wants it, once.
+type entry struct {
+	partition int32
+	offset    int64
+	record    *kgo.Record
+	once      sync.Once
+	report    *report
+}
+
+func entryOf(record *kgo.Record) *entry {
+	return &entry{partition: record.Partition, offset: record.Offset, record: record}
+}
+
+// read returns the report, or nil if the record holds none.
+func (e *entry) read() *report {
+	e.once.Do(func() {
+		if r, ok := reportOf(e.record); ok && !e.record.Attrs.IsControl() {
+			e.report = &r
+		}
+		e.record = nil
+	})
+
+	return e.report
+}
+
+// begin says from where on reports will come.
+func (n *newest) begin(at position) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.from, n.ring = slices.Clone(at), make([]*entry, newestMax)
+}
+
+// grow returns how many partitions there were. Those that are added come from their beginning on.
+func (n *newest) grow(partitions int) (were int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	were = len(n.from)
+	n.from = n.from.withPartitions(partitions)
+
+	return were
+}
+
+// keep takes what came, and lets go of the oldest.
+func (n *newest) keep(entries []*entry) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	for _, e := range entries {
+		place := &n.ring[n.next%newestMax]
+		if old := *place; old != nil {
+			n.from[old.partition] = old.offset + 1
+		}
+		*place = e
+		n.next++
+	}
+
+	if n.came != nil {
+		close(n.came)
+		n.came = nil
+	}
+}
+
+// oldest returns the number of the oldest report that is kept, and the position from which on all are. The position is
+// nil until the broker has said where the topic ends.
+func (n *newest) oldest() (number uint64, from position) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.next - min(n.next, newestMax), slices.Clone(n.from)
+}
+
+// after returns the reports from a number on, as many as page has room for. If there are none, came closes when there
+// are. It is false if some of them are no longer kept.
+func (n *newest) after(number uint64, page []*entry) (entries []*entry, came <-chan struct{}, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if number+newestMax < n.next {
+		return nil, nil, false
+	}
+
+	if number == n.next {
+		if n.came == nil {
+			n.came = make(chan struct{})
+		}
+
+		return nil, n.came, true
+	}
+
+	for ; number < n.next && len(page) < cap(page); number++ {
+		page = append(page, n.ring[number%newestMax])
+	}
+
+	return page, nil, true
+}

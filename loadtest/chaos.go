@@ -71,8 +71,8 @@ func chaosCommand() *cobra.Command {
 		"every payment ended as it must (load), every centavo is in its place (audit), and what clients saw\n" +
 		"of each payment fits one order of events, in which no answer of the API takes back an earlier one\n" +
 		"(answers). If one says no, the exit code is 1, the seed and the command to repeat the run are\n" +
-		"printed, and data and logs stay in --dir. Programs reach broker and ledger over links, which faults\n" +
-		"break. --dir gets report.html, its drawing faults.svg, and result.json.\n\n" +
+		"printed, and data and logs stay in --dir. If a fault breaks links, programs reach broker and ledger\n" +
+		"over them. --dir gets report.html, its drawing faults.svg, and result.json.\n\n" +
 		"Faults (a star: not with --kafka-locks):\n" + chaos.Kinds() + "\nEnvironment:\n" +
 		environmentHelp(&flags.Population)
 	command.RunE = func(command *cobra.Command, _ []string) error {

@@ -56,7 +56,7 @@ type Clients struct {
 }
 
 const (
-	clientsMax    = 2000
+	clientsMax    = 500
 	guestShare    = 8 // one submission in this many is from or to a guest
 	accountsMax   = 16
 	asksAtOnce    = 16
@@ -76,7 +76,9 @@ func NewClients(config Config) *Clients {
 
 	c := &Clients{Config: config, random: rand.New(rand.NewPCG(config.Seed, 2)),
 		http: http.Client{Timeout: 2 * requestTimeout,
-			Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
+			// one for each client: to dial for each request costs more than all else that they do
+			Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: clientsMax,
+				IdleConnTimeout: 5 * time.Second}},
 		streams: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
 	}
 	for i := range min(accountsMax, config.Population.Customers) {

@@ -20,7 +20,7 @@ const (
 	requestTimeout = 10 * time.Second // longer than the producer's timeouts
 	answerMax      = 1 << 20          // bytes
 	dayMax         = 4 << 30          // of a statement of a day
-	askAgain       = 200 * time.Millisecond
+	askAgain       = time.Second      // as Retry-After says
 )
 
 // call is a request to the HTTP API. Without a method it is a GET.

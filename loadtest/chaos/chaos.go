@@ -136,7 +136,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	return result, nil
 }
 
-// begin starts a stack whose programs reach their servers over links.
+// begin starts a stack.
 func (w *world) begin(ctx context.Context, config *Config) (err error) {
 	if err := stack.Clean(config.Dir); err != nil {
 		return err
@@ -160,10 +160,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas,
 		Kafka: config.Kafka, Brokers: config.Brokers,
 		KafkaSecured: config.KafkaSecured, CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax,
-		Env: environment, Archive: true, Room: config.Room, Progress: config.Live,
-	}
-	if !config.Bare() {
-		started.Linked = linked
+		Env: environment, Archive: true, Room: config.Room, Progress: config.Live, Linked: config.linked,
 	}
 
 	if w.Stack, err = stack.Start(ctx, started); err != nil {

@@ -7,9 +7,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// newestMax is how many reports are kept for streams. A stream that is further behind reads the topic itself. With what
-// they hold they take some 30 MB: at 2,000/s the last 16 seconds.
-const newestMax = 1 << 15
+const (
+	// newestMax is how many reports are kept for streams: some 60 MB, at 2,000/s the last minute. A stream that is
+	// further behind reads the topic itself.
+	newestMax = 1 << 17
+	// newestAtStart is how many of them are read again when the process starts. Else each stream that comes back to
+	// it would read them for itself.
+	newestAtStart = newestMax / 4
+)
 
 // newest keeps the newest reports, once for all streams. A stream that comes back, or that was slow for a while, goes
 // on from here and costs Kafka nothing.
@@ -25,7 +30,7 @@ type newest struct {
 type entry struct {
 	partition int32
 	offset    int64
-	record    *kgo.Record
+	record    *kgo.Record // nil once it was read
 	once      sync.Once
 	report    *report
 }
@@ -37,8 +42,8 @@ func entryOf(record *kgo.Record) *entry {
 // read returns the report, or nil if the record holds none.
 func (e *entry) read() *report {
 	e.once.Do(func() {
-		if r, ok := reportOf(e.record); ok && !e.record.Attrs.IsControl() {
-			e.report = &r
+		if !e.record.Attrs.IsControl() {
+			e.report = reportOf(e.record)
 		}
 		e.record = nil
 	})

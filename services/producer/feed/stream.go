@@ -236,7 +236,7 @@ func (s *settlementStream) send(entries []*entry) error {
 			continue
 		}
 
-		if err := s.events.Add(s.at.cursor(), "settlement", r.body); err != nil {
+		if err := s.events.Add(s.at.cursor(), "settlement", r.data); err != nil {
 			return err
 		}
 	}

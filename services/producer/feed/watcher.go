@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ import (
 	"github.com/liquida/liquida/services/producer/query"
 )
 
-// Watcher reads pix.settlements from its end: one consumer for all waits and streams. A
+// Watcher reads pix.settlements from shortly before its end: one consumer for all waits and streams. A
 // report only wakes those that wait for its payment or return; they then ask the ledger. So
 // a missed report costs time, never truth.
 type Watcher struct {
@@ -37,10 +38,11 @@ type Watcher struct {
 	returns int // waiters for a return, whose id only the value of a report holds
 }
 
-// report is what a record of pix.settlements says.
+// report is what streams need of a record of pix.settlements.
 type report struct {
-	body  Settlement
-	banks [2]pix.ISPB // the payer's and the payee's
+	id    string
+	banks [2]pix.ISPB     // that are told
+	data  json.RawMessage // a Settlement, encoded once for all streams
 }
 
 // Settlement is the data of an event of GET /v1/settlements.
@@ -66,18 +68,22 @@ func NewWatcher(client *kgo.Client, kafka stream.Config, dial host.Dial, t *tele
 
 // Run reads the topic until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
-	ends := w.ends(ctx)
-	if ends == nil {
+	from := w.ends(ctx)
+	if from == nil {
 		return
 	}
 
-	client, err := stream.Connect(w.kafka, w.dial, "producer-settlements", w.t, kgo.ConsumePartitions(ends.offsets()))
+	for number := range from {
+		from[number] = max(0, from[number]-int64(newestAtStart/len(from)))
+	}
+
+	client, err := stream.Connect(w.kafka, w.dial, "producer-settlements", w.t, kgo.ConsumePartitions(from.offsets()))
 	if err != nil { // a wrong option: Connect asks no broker
 		w.t.Log.Error("cannot follow the settlements: waits and streams are slow or unavailable", zap.Error(err))
 		return
 	}
 	defer client.Close()
-	w.newest.begin(ends)
+	w.newest.begin(from)
 	w.mu.Lock()
 	w.client = client
 	w.mu.Unlock()
@@ -150,7 +156,7 @@ func (w *Watcher) distribute(records []*kgo.Record) {
 		}
 
 		if r := entries[i].read(); r != nil { // of a return: the key of its record is the original's id
-			wake(w.waiters[r.body.EndToEndID])
+			wake(w.waiters[r.id])
 		}
 	}
 }
@@ -218,18 +224,14 @@ var refusedUnheld = func() map[string]bool {
 	return reasons
 }()
 
-// reportOf reads a record. It is false for one that cannot be read, which the audit reports,
+// reportOf reads a record. It is nil for one that cannot be read, which the audit reports,
 // and for an amount above 2^63-1. Old reports of refused payments have such, and a client that
 // reads amounts as signed integers could never get past one.
-func reportOf(record *kgo.Record) (report, bool) {
+func reportOf(record *kgo.Record) *report {
 	message := &pixv1.SettlementReport{}
 	if err := message.UnmarshalVT(record.Value); err != nil || message.AmountCentavos > math.MaxInt64 {
-		return report{}, false
+		return nil
 	}
-	r := report{body: Settlement{
-		EndToEndID: message.EndToEndId, OriginalEndToEndID: message.OriginalEndToEndId, Status: query.Rejected,
-		ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
-	}}
 	account := func(a *pixv1.Account) *field.Account {
 		if a == nil {
 			return nil
@@ -238,25 +240,37 @@ func reportOf(record *kgo.Record) (report, bool) {
 		return &field.Account{ISPB: a.Ispb, Branch: a.Branch, Number: a.Number}
 	}
 
-	r.body.Payer, r.body.Payee = account(message.Payer), account(message.Payee)
+	body := Settlement{
+		EndToEndID: message.EndToEndId, OriginalEndToEndID: message.OriginalEndToEndId, Status: query.Rejected,
+		ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
+		Payer: account(message.Payer), Payee: account(message.Payee),
+	}
 	if message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
-		r.body.Status = query.Settled
+		body.Status = query.Settled
 	}
 
-	r.banks = [2]pix.ISPB{pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())}
-	if r.body.Status == query.Rejected && refusedUnheld[message.ReasonCode] {
-		r.banks[1] = r.banks[0]
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil
 	}
 
-	if message.OriginalEndToEndId == "" {
-		return r, true
-	}
-	// A return's ids name both banks, also when it is rejected.
-	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
-		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
-			r.banks = [2]pix.ISPB{id.PSP(), original.Payer()}
+	return &report{id: body.EndToEndID, banks: toldOf(message, body.Status), data: data}
+}
+
+// toldOf returns the banks that are told of a report.
+func toldOf(message *pixv1.SettlementReport, status string) [2]pix.ISPB {
+	if message.OriginalEndToEndId != "" { // the ids of a return name both banks, also when it is rejected
+		if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
+			if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
+				return [2]pix.ISPB{id.PSP(), original.Payer()}
+			}
 		}
 	}
 
-	return r, true
+	payer, payee := pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())
+	if status == query.Rejected && refusedUnheld[message.ReasonCode] {
+		payee = payer
+	}
+
+	return [2]pix.ISPB{payer, payee}
 }

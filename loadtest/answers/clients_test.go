@@ -62,7 +62,7 @@ func TestADoorThatServesNobodyIsAProblem(t *testing.T) {
 	clients := clientsOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "{}", http.StatusServiceUnavailable)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	kit.Says(t, clients.Begin(ctx), "503 Service Unavailable") // the error does not say why
 

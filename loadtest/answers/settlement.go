@@ -3,6 +3,7 @@ package answers
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"math"
 	"slices"
@@ -21,7 +22,6 @@ type journal struct {
 	at      place // the end
 	told    []settlement
 	reports []report // what it must hold, in the order of the observer
-	least   int      // how many of them it must hold
 }
 
 // place is a position in the stream: a cursor, and how many events are before it.
@@ -30,8 +30,8 @@ type place struct {
 	events int
 }
 
-// settlement is an event of the stream, or the report from which it is made.
-type settlement struct {
+// event is an event of the stream, or the report from which it is made.
+type event struct {
 	EndToEndID string      `json:"end_to_end_id"` // or of a return
 	Original   string      `json:"original_end_to_end_id"`
 	Status     string      `json:"status"`
@@ -42,18 +42,31 @@ type settlement struct {
 	ReportedAt time.Time   `json:"reported_at"` // UTC, in ms
 }
 
-func (s settlement) String() string {
-	return fmt.Sprintf("%s reported %s: %s %s", s.EndToEndID, s.ReportedAt.Format(timeOfDay), s.Status, s.ReasonCode)
+// settlement is what is kept of an event. There are millions, and they hold no pointers: else to look at all of them
+// again and again, and to move them, keeps this process from what it has to send.
+type settlement struct {
+	id   pix.EndToEndID // or of a return
+	hash uint64         // of the event
+}
+
+var seed = maphash.MakeSeed()
+
+func settlementOf(e event) settlement {
+	return settlement{pix.EndToEndID([]byte(fmt.Sprintf("%-32.32s", e.EndToEndID))), maphash.Comparable(seed, e)}
 }
 
 // report is a settlement report that concerns a participant.
 type report struct {
 	settlement
-	partition int32
 	offset    int64
+	partition int32
 	// optional: the participant is only the payee's bank of a rejected payment. It is told if money was held, which
 	// only AB03 says for certain.
 	optional bool
+}
+
+func (r report) String() string {
+	return fmt.Sprintf("%s, partition %d, offset %d", r.id, r.partition, r.offset)
 }
 
 // follow begins the journal of a participant.
@@ -82,19 +95,19 @@ func (j *Judge) position(bank pix.ISPB) string {
 
 // tell takes a cursor of a stream with an event, or without: everything before it was told.
 func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
-	var s settlement
+	var e event
 	if data != "" {
-		if err := json.Unmarshal([]byte(data), &s); err != nil {
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			return err
 		}
 	}
-	s.ReportedAt = time.UnixMilli(s.ReportedAt.UnixMilli()).UTC()
+	e.ReportedAt = time.UnixMilli(e.ReportedAt.UnixMilli()).UTC()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
 	o := j.journals[bank]
-	if data != "" && j.counts(s.ReportedAt) {
-		o.told = append(o.told, s)
+	if data != "" && j.counts(e.ReportedAt) {
+		o.told = append(o.told, settlementOf(e))
 		j.verdict.Told[toldSettlements]++
 	}
 
@@ -125,17 +138,18 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 		!j.counts(record.Timestamp) {
 		return
 	}
-	r := report{partition: record.Partition, offset: record.Offset, settlement: settlement{
+	e := event{
 		EndToEndID: message.EndToEndId, Original: message.OriginalEndToEndId, Status: "rejected",
 		ReasonCode: message.ReasonCode,
 		Payer:      accountOf(message.Payer), Payee: accountOf(message.Payee), Centavos: message.AmountCentavos,
 		ReportedAt: record.Timestamp.UTC(),
-	}}
+	}
 
 	settled := message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	if settled {
-		r.Status = "settled"
+		e.Status = "settled"
 	}
+	r := report{settlement: settlementOf(e), partition: record.Partition, offset: record.Offset}
 	payer, payee := pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())
 	isReturn := false
 
@@ -149,12 +163,8 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 
 	for _, bank := range slices.Compact([]pix.ISPB{payer, payee}) {
 		if o := j.journals[bank]; o != nil {
-			r.optional = bank != payer && !settled && !isReturn && r.ReasonCode != "AB03"
+			r.optional = bank != payer && !settled && !isReturn && e.ReasonCode != "AB03"
 			o.reports = append(o.reports, r)
-
-			if !r.optional {
-				o.least++
-			}
 		}
 	}
 }
@@ -164,9 +174,7 @@ func (j *Judge) untold(bank pix.ISPB) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
-	o := j.journals[bank]
-
-	return len(o.told) < o.least || len(o.missing()) > 0 // the first says so in most cases, and fast
+	return len(j.journals[bank].missing()) > 0
 }
 
 // missing returns the reports that must be told, and were not.
@@ -192,12 +200,11 @@ func (j *Judge) concludeStream(bank pix.ISPB) {
 	o := j.journals[bank]
 	subject := "settlements of " + string(bank)
 
-	waiting, alike := map[settlement][]int{}, map[settlement]int{}
+	waiting, alike, last := map[settlement][]int{}, map[settlement]int{}, map[int32]report{}
 	for i, r := range o.reports {
 		waiting[r.settlement] = append(waiting[r.settlement], i)
 		alike[r.settlement]++
 	}
-	last := map[int32]report{}
 
 	for _, s := range o.told {
 		places := waiting[s]
@@ -211,19 +218,17 @@ func (j *Judge) concludeStream(bank pix.ISPB) {
 			}
 
 			if before, seen := last[r.partition]; seen && r.offset < before.offset {
-				j.contradict(subject, "the settlements of a partition are not told in order",
-					before.String(), s.String())
+				j.contradict(subject, "a partition's settlements are not told in order", before.String(), r.String())
 			}
 			last[r.partition] = r
 		case alike[s] > 0:
-			j.contradict(subject, "it is told twice", "", s.String())
+			j.contradict(subject, "it is told twice", "", s.id.String())
 		default:
-			j.contradict(subject, "no report that concerns the participant says so", "", s.String())
+			j.contradict(subject, "no report that concerns the participant says so", "", s.id.String())
 		}
 	}
 
 	for _, r := range o.missing() {
-		j.contradict(subject, "it was never told",
-			fmt.Sprintf("%s, partition %d, offset %d", r.settlement, r.partition, r.offset), "")
+		j.contradict(subject, "it was never told", r.String(), "")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
@@ -25,12 +26,12 @@ import (
 // audit compares with the ledger. What was accepted has an outcome. A participant's stream tells each of
 // its settlements once. Statements and balances are those of the ledger.
 type Judge struct {
-	every     int           // one in this many payments is asked about
+	payments  atomic.Int64  // seen
+	every     int64         // one in this many payments is asked about
 	tolerance time.Duration // between the clocks of clients and ledger
 	since     time.Time
 
 	mu       sync.Mutex
-	payments int // seen
 	of       map[pix.EndToEndID]*answerRecord
 	kept     []pix.EndToEndID // of which answers are compared
 	all      []pix.EndToEndID // chosen: they are asked about
@@ -52,7 +53,7 @@ const (
 // clients and ledger may differ: 0 if they share one.
 func NewJudge(payments int, tolerance time.Duration) *Judge {
 	return &Judge{
-		every: 1 + max(0, payments-1)/askedMax, tolerance: tolerance, since: time.Now(),
+		every: int64(1 + max(0, payments-1)/askedMax), tolerance: tolerance, since: time.Now(),
 		verdict: Verdict{Told: map[string]int{}},
 		of:      map[pix.EndToEndID]*answerRecord{}, orders: map[order]*fate{}, journals: map[pix.ISPB]*journal{},
 	}

@@ -120,10 +120,6 @@ func (j *Judge) partition(number int32) *partition {
 	return j.partitions[number]
 }
 
-func (j *Judge) isCommitted(at source.Coordinates) bool {
-	return at.Offset < j.partition(at.Partition).committed
-}
-
 // From says that records of a partition below an offset may have ended before the beginning.
 func (j *Judge) From(partition int32, offset int64) { j.partition(partition).from = offset }
 

@@ -110,7 +110,7 @@ func newJudge(config Config) *Judge {
 		originals:  map[spec.Number]*givenBack{},
 		burnt:      map[spec.Number]struct{}{},
 		books:      newBooks(),
-		acts:       newActs(),
+		acts:       acts{map[spec.AccountID]*bankTerms{}, map[spec.AccountID]uint64{}, map[spec.Number]tb.Transfer{}},
 		repeats:    map[int64][]span{},
 		allowances: map[spec.AccountID]*allowance{},
 		following:  following{partitions: map[int32]*partition{}},

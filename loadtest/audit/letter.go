@@ -90,7 +90,7 @@ func (j *Judge) DeadLetter(r source.Record) {
 	}
 
 	j.summary.DeadLetters[message.ReasonCode]++
-	if j.whole || !j.isCommitted(at) { // else its record has ended: a redelivery
+	if j.whole || at.Offset >= j.partition(at.Partition).committed { // else its record has ended: a redelivery
 		j.letters[at] = l
 		j.letterOfWaiting(at, l)
 	}

@@ -67,10 +67,6 @@ func (f inForce[V]) during(from, to uint64) []V {
 	return append(values, zero)
 }
 
-func newActs() acts {
-	return acts{map[spec.AccountID]*bankTerms{}, map[spec.AccountID]uint64{}, map[spec.Number]tb.Transfer{}}
-}
-
 func (r *acts) of(books spec.AccountID) *bankTerms {
 	if r.banks[books] == nil {
 		r.banks[books] = &bankTerms{}

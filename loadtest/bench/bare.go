@@ -205,7 +205,7 @@ func (m *session) startBare(ctx context.Context) (processes []meter.Process, err
 func (m *session) startRole(ctx context.Context, role string) (*os.Process, error) {
 	command := exec.CommandContext(ctx, filepath.Join(m.BinDir, "loadtest"), "bare", role, m.KafkaAddress(),
 		m.TigerBeetleAddresses())
-	command.Env, command.Stderr = append(os.Environ(), "GOGC=400"), os.Stderr
+	command.Stderr = os.Stderr
 
 	output, err := command.StdoutPipe()
 	if err == nil {

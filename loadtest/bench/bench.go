@@ -45,8 +45,6 @@ type Config struct {
 }
 
 const (
-	// garbagePercent is that of the services: the load generator shares their processor.
-	garbagePercent = 400
 	// cacheGrid is the ledger's page cache.
 	cacheGrid = "1GiB"
 	// outstandingMax is how many payments are in flight at a maximum.
@@ -58,7 +56,6 @@ const (
 // Measure runs every row of the config in every pass. Each run has a stack of its own, so that
 // it inherits no data. A row that fails gives no figure; the others go on.
 func Measure(ctx context.Context, config Config) (*Result, error) {
-	defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
 	r := &Result{StartedAt: time.Now().UTC(),
 		Hardware: meter.Hardware() + ", everything on it, load generator included", Settings: config.settings()}
 	rows := config.rows()

@@ -75,8 +75,7 @@ func WriteLoad(w io.Writer, r *load.Result) {
 	}
 	fmt.Fprintf(w, "sends: %d dropped, %d late by more than %v (the latest by %.1f ms)\n", r.Dropped, r.Late,
 		load.LateAfter, r.LateMaxMs)
-	writeFailures(w, r)
-	fmt.Fprintln(w, r.Verdict())
+	WriteInterrupted(w, r)
 }
 
 // WriteInterrupted prints how far an interrupted load came, and what was wrong until then.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -94,6 +95,7 @@ var brokerConfigs = map[string]string{
 }
 
 func main() {
+	debug.SetGCPercent(400) // as the services: it shares their processors
 	config := &configuration{}
 	settings.Load("broker", "an embedded Kafka broker for one machine: real protocol, data on disk, no replication",
 		config)

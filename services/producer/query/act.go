@@ -7,7 +7,10 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/field"
 )
 
@@ -135,7 +139,12 @@ func (l *Ledger) acts(r *http.Request, of ledger.AccountID,
 	filter := tb.AccountFilter{AccountID: of, Limit: uint32(limit), TimestampMin: cursor + 1,
 		Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 
-	found, problem := query(r.Context(), l, transfersOf(filter))
+	ctx := r.Context()
+	if l.pages.take(access.Of(r).Name()) {
+		ctx = Paying(ctx)
+	}
+
+	found, problem := query(ctx, l, transfersOf(filter))
 	if problem != nil {
 		return nil, problem
 	}
@@ -149,6 +158,42 @@ func (l *Ledger) acts(r *http.Request, of ledger.AccountID,
 	}
 
 	return page, nil
+}
+
+// A bank that starts takes nothing in before it has read which accounts are blocked, and all who pay it wait, and
+// ask. So some pages of acts are no reads: in its part of those, a bank would wait behind what waits for it.
+const (
+	pagesMax   = 20 // a second, of all callers
+	pagesOfOne = 2  // a second, of a caller
+	// pageCallersMax bounds the memory. Then all begin anew.
+	pageCallersMax = 10_000
+)
+
+// actPages counts the pages of acts that are no reads.
+type actPages struct {
+	all *rate.Limiter
+	mu  sync.Mutex
+	of  map[string]*rate.Limiter
+}
+
+func newActPages() *actPages {
+	return &actPages{all: rate.NewLimiter(pagesMax, pagesMax), of: map[string]*rate.Limiter{}}
+}
+
+// take reports whether a caller may have such a page now.
+func (p *actPages) take(caller string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if len(p.of) >= pageCallersMax {
+		clear(p.of)
+	}
+
+	if p.of[caller] == nil {
+		p.of[caller] = rate.NewLimiter(pagesOfOne, pagesOfOne)
+	}
+
+	return p.of[caller].Allow() && p.all.Allow()
 }
 
 // Register returns the state of the register, which is fresh.

@@ -61,6 +61,7 @@ type Ledger struct {
 	reading   *web.Pool // a permit for each read that waits
 	asking    *web.Pool // a permit for each question of an act or a return that the ledger has not answered
 	days      *web.Pool // a permit for each statement of a day that is sent
+	pages     *actPages
 	wrongDays prometheus.Counter
 	foreign   prometheus.Counter
 	stopping  context.Context // ends when the service begins to stop
@@ -82,7 +83,7 @@ func New(stopping context.Context, config Config, client tigerbeetle.Client, fol
 		failures: make(chan error, 1), log: t.Log, probes: make(chan struct{}, 1),
 		reading: pools.Pool("reads", "STATUS_IN_FLIGHT_MAX", config.InFlightMax),
 		asking:  pools.Pool("look-ups", "STATUS_IN_FLIGHT_MAX", config.InFlightMax),
-		days:    pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax)}
+		days:    pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax), pages: newActPages()}
 	l.wrongDays = prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_wrong_statements_total",
 		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
 	l.foreign = prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_foreign_results_total",

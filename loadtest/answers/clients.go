@@ -202,6 +202,9 @@ func (c *Clients) send(sending, patience context.Context, rate float64) (sent []
 // Wait returns when all payments of clients have ended, or their patience.
 func (c *Clients) Wait() { c.all.Wait() }
 
+// pageMin keeps the statements at the end short: after an hour, a line at a time would take longer than there is.
+func (c *Clients) pageMin() int { return int(c.submitted.Load()) / 5000 }
+
 // Submitted returns how many payments were accepted.
 func (c *Clients) Submitted() int64 { return c.submitted.Load() }
 
@@ -298,7 +301,7 @@ func (c *Clients) Finish(ctx context.Context) (untold int64) {
 
 	for i, account := range slices.Concat(c.accounts, c.Guests) {
 		finish(func() bool { return c.readBalance(ctx, account) })
-		finish(func() bool { return c.readStatement(ctx, account, pageLimits[i%len(pageLimits)], 0) })
+		finish(func() bool { return c.readStatement(ctx, account, max(pageLimits[i%len(pageLimits)], c.pageMin()), 0) })
 	}
 	_ = asks.Wait() // they return none
 

@@ -18,10 +18,10 @@ import (
 // journal is what a client keeps of its participant's settlements stream: each event, as it came.
 // After a break it goes on from its last event, so a journal misses nothing and has nothing twice.
 type journal struct {
-	saved   place // where the last stream began: a client that crashes goes on from here
-	at      place // the end
-	told    []settlement
-	reports []report // what it must hold, in the order of the observer
+	// where the last stream began: a client that crashes goes on from here; and the end
+	saved, at place
+	told      []settlement
+	reports   []report // what it must hold, in the order of the observer
 }
 
 // place is a position in the stream: a cursor, and how many events are before it.

@@ -3,15 +3,18 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/services/producer/submission"
 )
@@ -205,6 +208,45 @@ func TestABatchStreams(t *testing.T) {
 
 	if results.Scan() {
 		t.Errorf("after the end: %s", results.Text())
+	}
+}
+
+// What comes of a body after its batch has ended is not taken for a request.
+func TestTheRestOfABatchIsNoRequest(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, startBroker(t), aLedger(t), append(lasting, "BATCH_TIMEOUT=1s")...)
+	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("ledger", false)
+	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
+	defer cancel()
+
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", p.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+
+	_ = connection.SetDeadline(time.Now().Add(kit.Patience))
+	if _, err := connection.Write([]byte("POST /v1/payments:batch HTTP/1.1\r\nHost: liquida\r\n" +
+		"Content-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n{}\n")); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(connection)
+
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+
+	if err == nil || !strings.Contains(string(text), "neither this line nor what follows was sent") {
+		t.Errorf("a batch that does not come to its end: %q %v, want it cut off", text, err)
+	}
+	_, _ = connection.Write([]byte("GET /docs HTTP/1.1\r\nHost: liquida\r\n\r\n")) // an error: the connection is closed
+
+	if text, _ := io.ReadAll(reader); len(text) > 0 {
+		t.Errorf("the rest of a batch is answered: %.200q", text)
 	}
 }
 

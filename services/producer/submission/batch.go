@@ -140,8 +140,11 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) *web.Prob
 	}
 	// Read the rest of a body that broke a limit; BATCH_BYTES_MAX and BATCH_TIMEOUT bound it.
 	// In full duplex the server would otherwise read it beside the next request of the
-	// connection, and panic.
-	_, _ = io.Copy(io.Discard, r.Body)
+	// connection, and panic. What cannot be read it would take for the next request: whoever shares the connection, as
+	// behind a proxy, would get the answer to what a batch holds. After too many bytes it closes the connection itself.
+	if _, err := io.Copy(io.Discard, r.Body); err != nil && !errors.As(err, new(*http.MaxBytesError)) {
+		panic(http.ErrAbortHandler)
+	}
 
 	return nil
 }

@@ -281,7 +281,7 @@ const logEndLines = 15
 
 // behindTheLedger is the niceness of all programs but the ledger, for which the others wait. What starts a stack, and
 // with it a load, goes before them, too: a load is sent in time.
-const behindTheLedger = 5
+const behindTheLedger = 10
 
 // logEnd returns the last lines of the current run's log.
 func (p *process) logEnd(lines int) string {

@@ -203,7 +203,7 @@ func (c *Clients) send(sending, patience context.Context, rate float64) (sent []
 func (c *Clients) Wait() { c.all.Wait() }
 
 // pageMin keeps the statements at the end short: after an hour, a line at a time would take longer than there is.
-func (c *Clients) pageMin() int { return int(c.submitted.Load()) / 5000 }
+func (c *Clients) pageMin() int { return int(c.submitted.Load()) / 1000 }
 
 // Submitted returns how many payments were accepted.
 func (c *Clients) Submitted() int64 { return c.submitted.Load() }

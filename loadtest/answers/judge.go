@@ -31,14 +31,15 @@ type Judge struct {
 	tolerance time.Duration // between the clocks of clients and ledger
 	since     time.Time
 
-	mu       sync.Mutex
-	of       map[pix.EndToEndID]*answerRecord
-	kept     []pix.EndToEndID // of which answers are compared
-	all      []pix.EndToEndID // chosen: they are asked about
-	orders   map[order]*fate
-	journals map[pix.ISPB]*journal
-	claims   []claim
-	verdict  Verdict
+	mu      sync.Mutex
+	of      map[pix.EndToEndID]*answerRecord
+	kept    []pix.EndToEndID // of which answers are compared
+	all     []pix.EndToEndID // chosen: they are asked about
+	orders  map[order]*fate
+	claims  []claim
+	verdict Verdict
+
+	journals map[pix.ISPB]*journal // complete before anything is told
 }
 
 const (

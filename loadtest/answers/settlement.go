@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,6 +19,7 @@ import (
 // journal is what a client keeps of its participant's settlements stream: each event, as it came.
 // After a break it goes on from its last event, so a journal misses nothing and has nothing twice.
 type journal struct {
+	mu sync.Mutex // its own: streams tell more than all else
 	// where the last stream began: a client that crashes goes on from here; and the end
 	saved, at place
 	told      []settlement
@@ -70,24 +72,16 @@ func (r report) String() string {
 }
 
 // follow begins the journal of a participant.
-func (j *Judge) follow(bank pix.ISPB) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.journals[bank] = &journal{}
-}
+func (j *Judge) follow(bank pix.ISPB) { j.journals[bank] = &journal{} }
 
 // banks returns the participants whose streams are followed.
-func (j *Judge) banks() []pix.ISPB {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Sorted(maps.Keys(j.journals))
-}
+func (j *Judge) banks() []pix.ISPB { return slices.Sorted(maps.Keys(j.journals)) }
 
 // position returns where a participant's client goes on, with a new stream.
 func (j *Judge) position(bank pix.ISPB) string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	o := j.journals[bank]
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.saved = o.at
 
 	return o.at.cursor
@@ -102,13 +96,12 @@ func (j *Judge) tell(bank pix.ISPB, cursor, data string) error {
 		}
 	}
 	e.ReportedAt = time.UnixMilli(e.ReportedAt.UnixMilli()).UTC()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-
 	o := j.journals[bank]
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
 	if data != "" && j.counts(e.ReportedAt) {
 		o.told = append(o.told, settlementOf(e))
-		j.verdict.Told[toldSettlements]++
 	}
 
 	o.at = place{cursor, len(o.told)}
@@ -122,10 +115,10 @@ func (j *Judge) counts(reported time.Time) bool { return reported.UnixMilli() >=
 
 // lose makes a client lose what the last stream told, as in a crash: it reads those events again.
 func (j *Judge) lose(bank pix.ISPB) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-
 	o := j.journals[bank]
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
 	if o.saved.cursor != "" {
 		o.at, o.told = o.saved, o.told[:o.saved.events]
 	}
@@ -138,43 +131,40 @@ func (j *Judge) reportedTo(record *kgo.Record, message *pixv1.SettlementReport) 
 		!j.counts(record.Timestamp) {
 		return
 	}
+	settled := message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	e := event{
-		EndToEndID: message.EndToEndId, Original: message.OriginalEndToEndId, Status: "rejected",
+		EndToEndID: message.EndToEndId, Original: message.OriginalEndToEndId,
+		Status:     map[bool]string{true: "settled", false: "rejected"}[settled],
 		ReasonCode: message.ReasonCode,
 		Payer:      accountOf(message.Payer), Payee: accountOf(message.Payee), Centavos: message.AmountCentavos,
 		ReportedAt: record.Timestamp.UTC(),
 	}
-
-	settled := message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
-	if settled {
-		e.Status = "settled"
-	}
 	r := report{settlement: settlementOf(e), partition: record.Partition, offset: record.Offset}
-	payer, payee := pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())
-	isReturn := false
+	payer, payee, isReturn := pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb()), false
 
 	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil {
 		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
 			payer, payee, isReturn = id.PSP(), original.Payer(), true
 		}
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
 
 	for _, bank := range slices.Compact([]pix.ISPB{payer, payee}) {
 		if o := j.journals[bank]; o != nil {
 			r.optional = bank != payer && !settled && !isReturn && e.ReasonCode != "AB03"
+			o.mu.Lock()
 			o.reports = append(o.reports, r)
+			o.mu.Unlock()
 		}
 	}
 }
 
 // untold reports whether a participant was not told of each settlement yet.
 func (j *Judge) untold(bank pix.ISPB) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	o := j.journals[bank]
+	o.mu.Lock()
+	defer o.mu.Unlock()
 
-	return len(j.journals[bank].missing()) > 0
+	return len(o.missing()) > 0
 }
 
 // missing returns the reports that must be told, and were not.
@@ -198,6 +188,9 @@ func (j *Judge) concludeStream(bank pix.ISPB) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o := j.journals[bank]
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	j.verdict.Told[toldSettlements] += len(o.told)
 	subject := "settlements of " + string(bank)
 
 	waiting, alike, last := map[settlement][]int{}, map[settlement]int{}, map[int32]report{}

@@ -186,7 +186,7 @@ func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
 		s.eventually("the dead letter", func() bool { return s.written(stream.DeadLetters) == 1 })
 
 		summary := s.verdict()
-		if summary.Settled != 4 || summary.Rejected["AB03"] != 1 || len(summary.DeadLetters) != 1 {
+		if summary.Settled != 4 || summary.Rejected["LQ13"] != 1 || len(summary.DeadLetters) != 1 {
 			s.t.Errorf("the audit saw %+v", summary)
 		}
 

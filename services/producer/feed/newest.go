@@ -3,6 +3,7 @@ package feed
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -30,22 +31,28 @@ type newest struct {
 type entry struct {
 	partition int32
 	offset    int64
-	record    *kgo.Record // nil once it was read
+	value     []byte // nil once it was read, or if there is none to read
+	unixMs    int64
 	once      sync.Once
 	report    *report
 }
 
 func entryOf(record *kgo.Record) *entry {
-	return &entry{partition: record.Partition, offset: record.Offset, record: record}
+	e := &entry{partition: record.Partition, offset: record.Offset, unixMs: record.Timestamp.UnixMilli()}
+	if !record.Attrs.IsControl() {
+		e.value = record.Value
+	}
+
+	return e
 }
 
 // read returns the report, or nil if the record holds none.
 func (e *entry) read() *report {
 	e.once.Do(func() {
-		if !e.record.Attrs.IsControl() {
-			e.report = reportOf(e.record)
+		if e.value != nil {
+			e.report = reportOf(e.value, time.UnixMilli(e.unixMs).UTC())
 		}
-		e.record = nil
+		e.value = nil
 	})
 
 	return e.report

@@ -224,12 +224,13 @@ var refusedUnheld = func() map[string]bool {
 	return reasons
 }()
 
-// reportOf reads a record. It is nil for one that cannot be read, which the audit reports,
-// and for an amount above 2^63-1. Old reports of refused payments have such, and a client that
+// reportOf reads the value of a record. It is nil for one that cannot be read or is about nothing, which the audit
+// reports, and for an amount above 2^63-1. Old reports of refused payments have such, and a client that
 // reads amounts as signed integers could never get past one.
-func reportOf(record *kgo.Record) *report {
+func reportOf(value []byte, reportedAt time.Time) *report {
 	message := &pixv1.SettlementReport{}
-	if err := message.UnmarshalVT(record.Value); err != nil || message.AmountCentavos > math.MaxInt64 {
+	if err := message.UnmarshalVT(value); err != nil || message.EndToEndId == "" ||
+		message.AmountCentavos > math.MaxInt64 {
 		return nil
 	}
 	account := func(a *pixv1.Account) *field.Account {
@@ -242,7 +243,7 @@ func reportOf(record *kgo.Record) *report {
 
 	body := Settlement{
 		EndToEndID: message.EndToEndId, OriginalEndToEndID: message.OriginalEndToEndId, Status: query.Rejected,
-		ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
+		ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: reportedAt,
 		Payer: account(message.Payer), Payee: account(message.Payee),
 	}
 	if message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {

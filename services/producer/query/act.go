@@ -163,7 +163,7 @@ func (l *Ledger) acts(r *http.Request, of ledger.AccountID,
 // A bank that starts takes nothing in before it has read which accounts are blocked, and all who pay it wait, and
 // ask. So some pages of acts are no reads: in its part of those, a bank would wait behind what waits for it.
 const (
-	pagesMax   = 20 // a second, of all callers
+	pagesMax   = 10 // a second, of all callers
 	pagesOfOne = 2  // a second, of a caller
 	// pageCallersMax bounds the memory. Then all begin anew.
 	pageCallersMax = 10_000

@@ -202,8 +202,8 @@ func (c *Clients) send(sending, patience context.Context, rate float64) (sent []
 // Wait returns when all payments of clients have ended, or their patience.
 func (c *Clients) Wait() { c.all.Wait() }
 
-// pageMin keeps the statements at the end short: after an hour, a line at a time would take longer than there is.
-func (c *Clients) pageMin() int { return int(c.submitted.Load()) / 1000 }
+// pageMin is the least that a statement's pages hold at the end: after an hour, a line at a time would take too long.
+func (c *Clients) pageMin() int { return min(100, int(c.submitted.Load())/1000) }
 
 // Submitted returns how many payments were accepted.
 func (c *Clients) Submitted() int64 { return c.submitted.Load() }

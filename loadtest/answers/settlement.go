@@ -53,8 +53,11 @@ type settlement struct {
 
 var seed = maphash.MakeSeed()
 
-func settlementOf(e event) settlement {
-	return settlement{pix.EndToEndID([]byte(fmt.Sprintf("%-32.32s", e.EndToEndID))), maphash.Comparable(seed, e)}
+func settlementOf(e event) (s settlement) {
+	copy(s.id[:], e.EndToEndID)
+	s.hash = maphash.Comparable(seed, e)
+
+	return s
 }
 
 // report is a settlement report that concerns a participant.

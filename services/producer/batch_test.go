@@ -3,18 +3,15 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/services/producer/submission"
 )
@@ -217,16 +214,8 @@ func TestTheRestOfABatchIsNoRequest(t *testing.T) {
 	p := startProgram(t, startBroker(t), aLedger(t), append(lasting, "BATCH_TIMEOUT=1s")...)
 	p.AwaitNeed("kafka", false)
 	p.AwaitNeed("ledger", false)
-	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
-	defer cancel()
 
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", p.HTTP)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer connection.Close()
-
-	_ = connection.SetDeadline(time.Now().Add(kit.Patience))
+	connection := p.connect()
 	if _, err := connection.Write([]byte("POST /v1/payments:batch HTTP/1.1\r\nHost: liquida\r\n" +
 		"Content-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n{}\n")); err != nil {
 		t.Fatal(err)

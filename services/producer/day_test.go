@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -278,11 +277,7 @@ func TestAWrongDayIsNamed(t *testing.T) {
 		t.Errorf("a far day is to be asked for after %q seconds", got.retryAfter)
 	}
 	// Before HTTP/1.1 the end of a response is the end of its connection, and a break looks the same.
-	http10, err := net.Dial("tcp", p.HTTP)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer http10.Close()
+	http10 := p.connect()
 	fmt.Fprintf(http10, "GET /v1/participants/10000001/statements/%v HTTP/1.0\r\n\r\n", today)
 
 	if text, err := io.ReadAll(http10); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 505 ") ||

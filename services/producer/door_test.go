@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -528,16 +527,8 @@ func TestAHeaderThatDoesNotComeEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=200ms")
 	p.AwaitNeed("kafka", false)
-	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
-	defer cancel()
 
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", p.HTTP)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer connection.Close()
-
-	_ = connection.SetDeadline(time.Now().Add(kit.Patience))
+	connection := p.connect()
 	if _, err := connection.Write([]byte("GET /docs HTTP/1.1\r\nHost: liquida\r\nX-Slow: ")); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -248,6 +249,20 @@ func (p *program) do(client *http.Client, request *http.Request) (*http.Response
 // isAway reports whether a text says that nothing was done, because the ledger took too long.
 func isAway(text string) bool {
 	return strings.Contains(text, "register-away") || strings.Contains(text, "ledger-away")
+}
+
+// connect returns a connection to the HTTP API, on which a test writes what it likes.
+func (p *program) connect() net.Conn {
+	p.t.Helper()
+
+	connection, err := net.DialTimeout("tcp", p.HTTP, kit.Patience)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { connection.Close() })
+	_ = connection.SetDeadline(time.Now().Add(kit.Patience)) // an error shows with the first use
+
+	return connection
 }
 
 func (p *program) call(method, path, body string) reply {

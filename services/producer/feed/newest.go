@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// newestMax is how many reports are kept for streams: some 60 MB, at 2,000/s the last minute. A stream that is
-	// further behind reads the topic itself.
+	// newestMax is how many reports are kept for streams: some 65 MB once they were read, at 2,000/s the last minute. A
+	// stream that is further behind reads the topic itself.
 	newestMax = 1 << 17
 	// newestAtStart is how many of them are read again when the process starts. Else each stream that comes back to
 	// it would read them for itself.

@@ -210,8 +210,8 @@ func (w *Watcher) notify(id string) (reported <-chan struct{}, forget func()) {
 // Then it does not get its own rejection here. GET /v1/payments/{endToEndId} shows it, because the ledger
 // knows that money was held.
 //
-// AB03 is not among them: the payee's bank was asked. Engines of before LQ13 gave it to orders that came past their
-// deadline, too; of these old reports the payee's bank is told.
+// AB03 is not among them: the payee's bank was asked. Before there was LQ13, orders that came past their deadline got
+// it, too. Of these old reports the payee's bank is told.
 var refusedUnheld = func() map[string]bool {
 	reasons := map[string]bool{}
 

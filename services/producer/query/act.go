@@ -140,7 +140,7 @@ func (l *Ledger) acts(r *http.Request, of ledger.AccountID,
 		Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 
 	ctx := r.Context()
-	if l.pages.take(access.Of(r).Name()) {
+	if limit <= ledger.ReadObjects && l.pages.take(access.Of(r).Name()) {
 		ctx = Paying(ctx)
 	}
 

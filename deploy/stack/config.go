@@ -86,6 +86,10 @@ type Config struct {
 	// Room starts the control room. The stack is ready without it.
 	Room bool
 
+	// LoadFirst lets the ledger, and the load of whoever starts the stack, go before all other processes (niceness): on
+	// a machine that is busy with faults, it is sent in time.
+	LoadFirst bool
+
 	// InfrastructureOnly starts only TigerBeetle and the broker.
 	InfrastructureOnly bool
 

@@ -130,10 +130,6 @@ func (p *process) start(env ...string) error {
 	}
 	p.run = r
 
-	if p.spec.ledger == "" { // where it is not allowed, all go at once
-		_ = syscall.Setpriority(syscall.PRIO_PGRP, r.Pid, behindTheLedger)
-	}
-
 	return nil
 }
 
@@ -278,10 +274,6 @@ func (p *process) logged() ([]byte, error) {
 
 // logEndLines are shown in an error.
 const logEndLines = 15
-
-// behindTheLedger is the niceness of all programs but the ledger, for which the others wait. What starts a stack, and
-// with it a load, goes before them, too: a load is sent in time.
-const behindTheLedger = 10
 
 // logEnd returns the last lines of the current run's log.
 func (p *process) logEnd(lines int) string {

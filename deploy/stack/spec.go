@@ -133,6 +133,8 @@ func (s *Stack) specify(name string) (spec, error) {
 
 	if ledger, others := s.cores(); kind == TigerBeetle && ledger != others {
 		p.command = append([]string{"taskset", "-c", ledger}, p.command...)
+	} else if kind != TigerBeetle && s.config().LoadFirst {
+		p.command = append([]string{"nice", "-n", "10"}, p.command...)
 	}
 
 	return p, nil

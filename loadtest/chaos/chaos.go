@@ -158,7 +158,7 @@ func (w *world) begin(ctx context.Context, config *Config) (err error) {
 
 	started := stack.Config{
 		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas,
-		Kafka: config.Kafka, Brokers: config.Brokers, KafkaSecured: config.KafkaSecured, Archive: true,
+		Kafka: config.Kafka, Brokers: config.Brokers, KafkaSecured: config.KafkaSecured, Archive: true, LoadFirst: true,
 		// in an hour the ledger outgrows less, and reads it again and again
 		CacheGrid: map[bool]string{true: "1GiB", false: "256MiB"}[config.Evidence != ""], LedgerReserve: 1 << 30,
 		ReadyWithin: recoveryMax, Env: environment, Room: config.Room, Progress: config.Live, Linked: config.linked,

@@ -23,11 +23,11 @@ const (
 	markEvery = 300 * time.Millisecond
 	// While nothing has come for quietAfter, it asks less often: the light stays within behindMax.
 	quietAfter     = 5 * time.Second
-	quietPageEvery = 500 * time.Millisecond
-	quietMarkEvery = 800 * time.Millisecond
+	quietPageEvery = 900 * time.Millisecond
+	quietMarkEvery = 900 * time.Millisecond
 	// pollFor is how long a poll waits for records.
 	pollFor      = 50 * time.Millisecond
-	quietPollFor = 250 * time.Millisecond
+	quietPollFor = 500 * time.Millisecond
 )
 
 // beginning is where to begin.
@@ -173,11 +173,11 @@ func (f *following) turn(ctx context.Context) error {
 		return err
 	}
 
-	if err := f.readLedger(ctx); err != nil {
+	if err := f.setMark(ctx); err != nil {
 		return err
 	}
 
-	if err := f.setMark(ctx); err != nil {
+	if err := f.readLedger(ctx); err != nil {
 		return err
 	}
 

@@ -28,10 +28,8 @@ type topics struct {
 // openTopics returns a reader that begins at these offsets.
 func (a *Audit) openTopics(from source.Offsets) (*topics, error) {
 	reader, err := source.OpenReader(a.config.Kafka, a.config.Behind, from,
-		kgo.ClientID("live-audit"),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxWait(5*time.Second),
-		kgo.MetadataMaxAge(5*time.Second), kgo.MetadataMinAge(time.Second), // partitions may be added
-		kgo.FetchMaxBytes(8<<20))
+		kgo.ClientID("live-audit"), kgo.FetchMaxBytes(8<<20),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxWait(5*time.Second))
 	if err != nil {
 		return nil, err
 	}

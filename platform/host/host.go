@@ -49,6 +49,13 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Next returns how long it is to the next whole interval of the wall clock. What is done regularly waits for that, and
+// not for an interval since the last time: then all that a machine does once a second wakes its processes once, while
+// nothing else does. It is less than an interval.
+func Next(interval time.Duration) time.Duration {
+	return interval - time.Duration(time.Now().UnixNano())%interval
+}
+
 // kill works like a power cut.
 func kill() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A death is by SIGKILL: nothing of the program runs after it.
@@ -28,5 +29,21 @@ func TestDeathIsAPowerCut(t *testing.T) {
 
 	if len(output) != 0 {
 		t.Errorf("it had last words: %s", output)
+	}
+}
+
+// Whoever waits for the next of an interval wakes with all others that do, and never waits for longer than it.
+func TestNextIsAWholeInterval(t *testing.T) {
+	for _, interval := range []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second, 5 * time.Second} {
+		for range 100 {
+			before := time.Now().UnixNano()
+			wait := Next(interval)
+			after := time.Now().UnixNano()
+
+			whole := (after + int64(wait)) / int64(interval) * int64(interval)
+			if wait <= 0 || wait > interval || whole < before+int64(wait) {
+				t.Fatalf("Next(%v) is %v at %d", interval, wait, before)
+			}
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/telemetry"
 )
@@ -103,7 +104,7 @@ func (r *Register) Run(ctx context.Context) error {
 		}
 
 		select {
-		case <-time.After(max(pause, interval-time.Since(asked))):
+		case <-time.After(max(pause, host.Next(interval))):
 		case <-r.wake:
 			time.Sleep(pause)
 		case <-ctx.Done():

@@ -38,7 +38,7 @@ func Ends(ctx context.Context, admin *kadm.Client, topics ...string) (kadm.Liste
 }
 
 // addedInterval is how often FollowAdded looks.
-const addedInterval = 2 * time.Second
+const addedInterval = metadataAge
 
 // FollowAdded lets a client read partitions that are added to the topics it reads, from their beginning on, until
 // ctx ends. It reads the partitions of reads already.
@@ -48,7 +48,7 @@ func FollowAdded(ctx context.Context, client *kgo.Client, reads map[string]map[i
 		known.Add(topic, slices.Collect(maps.Keys(partitions))...)
 	}
 
-	for host.Sleep(ctx, addedInterval) {
+	for host.Sleep(ctx, host.Next(addedInterval)) {
 		asking, cancel := context.WithTimeout(ctx, logTimeout)
 		ends, err := Ends(asking, kadm.NewClient(client), topics...)
 		cancel()

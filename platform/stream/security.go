@@ -22,11 +22,11 @@ import (
 )
 
 // fetchWaitMax is how long the broker holds a fetch that finds nothing.
-const fetchWaitMax = 500 * time.Millisecond
+const fetchWaitMax = time.Second
 
-// Patiently is for a client to which seldom partitions are added: the broker holds a fetch that finds nothing for ten
+// Patiently is for a client to which seldom partitions are added: the broker holds a fetch that finds nothing for five
 // times as long, so that it costs less while nobody pays. A partition that is added then waits as long at most.
-func Patiently() kgo.Opt { return kgo.FetchMaxWait(10 * fetchWaitMax) }
+func Patiently() kgo.Opt { return kgo.FetchMaxWait(5 * fetchWaitMax) }
 
 // metadataAge is how long a client may not know a partition that was added.
 const metadataAge = 5 * time.Second
@@ -174,11 +174,10 @@ func (c Config) password() (string, error) {
 
 // Reach returns nil if a broker answers, or why not. It tries once: the client itself retries
 // forever and does not say why.
-func Reach(ctx context.Context, client *kgo.Client) error { return reach(ctx, client, false) }
+func Reach(ctx context.Context, client *kgo.Client) error { return unreached(client.Ping(ctx), false) }
 
-// reach is Reach. If a broker has answered before, the settings are right, and are not suspected.
-func reach(ctx context.Context, client *kgo.Client, before bool) error {
-	err := client.Ping(ctx)
+// unreached says why no broker has answered. If one has before, the settings are right, and are not suspected.
+func unreached(err error, before bool) error {
 	var untrusted *tls.CertificateVerificationError
 	var unencrypted tls.RecordHeaderError
 	because := ""

@@ -30,6 +30,9 @@ const (
 	// doubtsMax is how many looks in a row must find that a topic went back: a broker that has just become
 	// the leader may not know the end for a moment.
 	doubtsMax = 3
+	// startsEvery is how many looks there are for one at where topics begin, unless in doubt: each is a request, and
+	// only few topics must keep all.
+	startsEvery = 5
 )
 
 // Watched is what Watch looks at, and whom it tells. The functions are optional. Watch calls them one
@@ -52,8 +55,8 @@ type Watched struct {
 // are still the same. The client itself never says: it retries forever.
 func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watched Watched) {
 	seen := map[string]*seenTopic{}
-	for {
-		missing, err := probe(ctx, client, t, watched, seen)
+	for look := 0; ; look++ {
+		missing, err := probe(ctx, client, t, watched, seen, look%startsEvery == 0)
 		if ctx.Err() != nil {
 			return
 		}
@@ -71,7 +74,7 @@ func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watc
 			t.Report(TopicsNeed, wrong)
 		}
 
-		if !host.Sleep(ctx, watchInterval) {
+		if !host.Sleep(ctx, host.Next(watchInterval)) {
 			return
 		}
 	}
@@ -92,16 +95,11 @@ type topicLook struct {
 	bounds     map[int32]Bounds
 }
 
-// probe looks once. missing says that a topic is not there.
+// probe looks once, also at where the topics begin if told to or in doubt. missing says that a topic is not there.
 func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watched Watched,
-	seen map[string]*seenTopic) (missing, err error) {
+	seen map[string]*seenTopic, starts bool) (missing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
-	// Reach first: it tries once and says why it failed. Request would retry until the timeout
-	// and report only that.
-	if err := reach(ctx, client, len(seen) > 0); err != nil {
-		return nil, err
-	}
 	request := kmsg.NewPtrMetadataRequest()
 
 	for _, topic := range watched.Topics {
@@ -110,9 +108,9 @@ func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watc
 		request.Topics = append(request.Topics, wanted)
 	}
 
-	response, err := request.RequestWith(ctx, client)
+	response, err := askOnce(ctx, client, request)
 	if err != nil {
-		return nil, fmt.Errorf("the broker does not tell its topics: %w", err)
+		return nil, unreached(err, len(seen) > 0)
 	}
 	found, common := map[string]topicLook{}, 0
 
@@ -135,7 +133,11 @@ func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watc
 	if len(found) == len(watched.Topics) && watched.Partitions != nil {
 		watched.Partitions(int32(common)) //nolint:gosec // few
 	}
-	addBounds(ctx, client, found)
+
+	for _, s := range seen {
+		starts = starts || s.doubts > 0
+	}
+	addBounds(ctx, client, found, starts)
 
 	for name, look := range found {
 		s := seen[name]
@@ -157,8 +159,27 @@ func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watc
 	return missing, nil
 }
 
-// addBounds adds what the leaders say. Without an answer the bounds of this look are not compared.
-func addBounds(ctx context.Context, client *kgo.Client, found map[string]topicLook) {
+// askOnce asks each broker until one answers. The client itself would retry until ctx ends, and say only that.
+func askOnce(ctx context.Context, client *kgo.Client, request *kmsg.MetadataRequest) (*kmsg.MetadataResponse, error) {
+	var failed error
+
+	for _, broker := range slices.Concat(client.DiscoveredBrokers(), client.SeedBrokers()) {
+		response, err := broker.Request(ctx, request)
+		if err == nil {
+			return response.(*kmsg.MetadataResponse), nil
+		}
+
+		if failed = err; ctx.Err() != nil {
+			break
+		}
+	}
+
+	return nil, failed
+}
+
+// addBounds adds what the leaders say. Without an answer the bounds of this look are not compared. A start that was not
+// asked for is notAsked.
+func addBounds(ctx context.Context, client *kgo.Client, found map[string]topicLook, withStarts bool) {
 	var names []string
 	for name := range found {
 		names = append(names, name)
@@ -168,10 +189,13 @@ func addBounds(ctx context.Context, client *kgo.Client, found map[string]topicLo
 		return
 	}
 	admin := kadm.NewClient(client)
+	var starts kadm.ListedOffsets
 
-	starts, err := admin.ListStartOffsets(ctx, names...)
-	if err != nil {
-		return
+	if withStarts {
+		var err error
+		if starts, err = admin.ListStartOffsets(ctx, names...); err != nil {
+			return
+		}
 	}
 
 	ends, err := admin.ListEndOffsets(ctx, names...)
@@ -181,12 +205,20 @@ func addBounds(ctx context.Context, client *kgo.Client, found map[string]topicLo
 
 	for name, look := range found {
 		for partition, end := range ends[name] {
-			if start, ok := starts.Lookup(name, partition); ok && start.Err == nil && end.Err == nil {
+			start, answered := starts.Lookup(name, partition)
+			if !withStarts {
+				start.Offset, answered = notAsked, true
+			}
+
+			if answered && start.Err == nil && end.Err == nil {
 				look.bounds[partition] = Bounds{Start: start.Offset, End: end.Offset}
 			}
 		}
 	}
 }
+
+// notAsked is less than any start.
+const notAsked = -1
 
 // take compares a look with what was seen before. whole: no record may be missing at the beginning. It returns true if
 // enough looks found the topic made anew or cut. What is wrong ends when the topic of before is back.
@@ -206,6 +238,9 @@ func (s *seenTopic) take(look topicLook, whole bool) bool {
 	}
 
 	for partition, bounds := range look.bounds {
+		if before, known := s.bounds[partition]; known && bounds.Start == notAsked {
+			bounds.Start = before.Start
+		}
 		s.bounds[partition] = bounds
 	}
 
@@ -227,7 +262,7 @@ func (s *seenTopic) differs(look topicLook, whole bool) string {
 		case !known:
 		case now.End < before.End:
 			return fmt.Sprintf("partition %d ended at offset %d and ends at %d", partition, before.End, now.End)
-		case whole && now.Start > before.Start:
+		case whole && before.Start != notAsked && now.Start > before.Start:
 			return fmt.Sprintf("partition %d began at offset %d and begins at %d", partition, before.Start, now.Start)
 		}
 	}

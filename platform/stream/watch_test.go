@@ -3,8 +3,10 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -149,5 +151,41 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 					strings.Contains(closed.Error(), "pix.dead-letters") && len(renewed) == 1
 			})
 		})
+	}
+}
+
+// Each look asks where topics end, and only each fifth where they begin.
+func TestAWatchAsksSeldomForStarts(t *testing.T) {
+	t.Parallel()
+	broker, eyes := kit.StartBroker(t, kfake.SeedTopics(2, Settlements)), eyes()
+	client := broker.Client()
+	var asked, looked atomic.Int32
+
+	broker.Control(func(cluster *kfake.Cluster) {
+		cluster.ControlKey(kmsg.ListOffsets.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+
+			const starts = -2
+			if request.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].Timestamp == starts {
+				asked.Add(1)
+			}
+
+			return nil, nil, false
+		})
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Watch(ctx, client, eyes, Watched{Topics: []string{Settlements}, Partitions: func(int32) { looked.Add(1) }})
+	}()
+	defer func() { cancel(); <-ended }()
+
+	const looks = 12
+	kit.Await(t, "looks", func() (bool, string) { return looked.Load() >= looks, fmt.Sprint(looked.Load()) })
+
+	const most = looks/startsEvery + 2
+	if n := asked.Load(); n < 2 || n > most {
+		t.Errorf("%d requests for starts in %d looks, want 2 to %d", n, looks, most)
 	}
 }

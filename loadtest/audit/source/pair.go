@@ -112,6 +112,7 @@ type checkpoint struct {
 	ledger    Identity
 	seen      []tb.Uint128
 	at        time.Time
+	end       int64 // of the partition when it was read
 }
 
 // lookBackMax is how many records before the last one may be no checkpoints.
@@ -125,16 +126,21 @@ func (t *Topics) checkpoints(ctx context.Context) (all []checkpoint, err error) 
 	}
 
 	for partition, end := range b.Ends[checkpointsTopic] {
-		start := b.Starts[checkpointsTopic][partition].Offset
-		for offset := end.Offset - 1; offset >= max(start, end.Offset-lookBackMax); offset-- {
+		if c := t.last[partition]; c.end == end.Offset && end.Offset > 0 {
+			all = append(all, c)
+			continue
+		}
+
+		least := max(b.Starts[checkpointsTopic][partition].Offset, end.Offset-lookBackMax)
+		for offset := end.Offset - 1; offset >= least; offset-- {
 			stored, err := t.fetchAt(ctx, checkpointsTopic, partition, offset)
 			if err != nil {
-				return nil, fmt.Errorf("cannot read offset %d of %s, partition %d: %w", offset, checkpointsTopic,
-					partition, err)
+				return nil, fmt.Errorf("cannot read offset %d of %s/%d: %w", offset, checkpointsTopic, partition, err)
 			}
 
 			if c, ok := checkpointIn(stored, partition, offset); ok {
-				all = append(all, c)
+				c.end = end.Offset
+				all, t.last[partition] = append(all, c), c
 				break
 			}
 		}

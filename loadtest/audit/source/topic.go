@@ -18,6 +18,7 @@ type Topics struct {
 	client     *kgo.Client
 	admin      *kadm.Client
 	unreadable Behind
+	last       map[int32]checkpoint // read by Compare
 }
 
 // OpenTopics connects to Kafka.
@@ -29,7 +30,7 @@ func OpenTopics(kafka []kgo.Opt, unreadable Behind) (*Topics, error) {
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
 
-	return &Topics{kafka, client, kadm.NewClient(client), unreadable}, nil
+	return &Topics{kafka, client, kadm.NewClient(client), unreadable, map[int32]checkpoint{}}, nil
 }
 
 // Close ends the connection.

@@ -172,7 +172,7 @@ func (k *keeper) follow(ctx context.Context) error {
 
 		pause := pause(p, k.config.Share)
 		if all {
-			pause = max(pause, k.config.Interval)
+			pause = max(pause, host.Next(k.config.Interval))
 		}
 		k.t.Log.Debug("read", zap.Int("transfers", p.Read), zap.Duration("took", took))
 
@@ -205,7 +205,7 @@ func (k *keeper) tell(p past.Progress) {
 
 // mergeDays makes one file of each finished day's, while the archive goes on.
 func (k *keeper) mergeDays(ctx context.Context) {
-	for host.Sleep(ctx, k.config.Interval) {
+	for host.Sleep(ctx, host.Next(k.config.Interval)) {
 		k.lock.Lock()
 		ended := k.ended
 		k.ended = nil

@@ -52,7 +52,7 @@ func (b *bank) forget(gone map[string][]int32) {
 }
 
 func (b *bank) commitRegularly() {
-	for host.Sleep(b.background, b.config.CommitInterval) {
+	for host.Sleep(b.background, host.Next(b.config.CommitInterval)) {
 		if err := b.commit(b.background, nil); err != nil && b.background.Err() == nil {
 			b.rarely.Warn("cannot commit; trying again", zap.Error(err))
 		}

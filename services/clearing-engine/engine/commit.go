@@ -104,7 +104,7 @@ func (e *Engine) commitRegularly(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-e.moved:
-		case <-time.After(commitRest):
+		case <-time.After(host.Next(commitRest)):
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (e *Engine) nameFirst(p *partition) {
 // checkLog compares topics and ledger regularly: both may be replaced under a running engine.
 func (e *Engine) checkLog(ctx context.Context) {
 	var watch origin.Watch
-	for host.Sleep(ctx, e.config.PulseInterval) {
+	for host.Sleep(ctx, host.Next(e.config.PulseInterval)) {
 		err := watch.Look(ctx, e.direct, e.ledger)
 		if _, final := errors.AsType[*origin.Mismatch](err); final {
 			e.fail(err)

@@ -8,6 +8,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 )
@@ -80,7 +81,7 @@ func (e *Engine) pulse(ctx context.Context) {
 
 		select {
 		case <-e.probe:
-		case <-time.After(pause):
+		case <-time.After(host.Next(pause)):
 		case <-ctx.Done():
 			return
 		}

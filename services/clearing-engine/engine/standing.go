@@ -29,14 +29,19 @@ type progress struct {
 	standing               string // what was logged; empty: it does not stand
 }
 
-// standingInterval is how often partitions are watched.
-const standingInterval = time.Second
+// standingInterval is how often partitions are watched. At rest Kafka is asked each fifth time.
+const (
+	standingInterval = time.Second
+	standingRest     = 5
+)
 
 // watchPartitions reports the partitions that stand still. The others go on.
 func (e *Engine) watchPartitions(ctx context.Context) {
 	seen := map[int32]*progress{}
+	var before []int64 // next, in the last look
+	atRest := false    // nothing was unfinished then, and nothing left to fetch
 
-	for host.Sleep(ctx, standingInterval) {
+	for looks := 0; host.Sleep(ctx, host.Next(standingInterval)); looks++ {
 		e.assignGrown()
 
 		owned := e.partitions()
@@ -53,10 +58,15 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 			next[i] = p.orders.at()
 		}
 
+		if atRest && slices.Equal(next, before) && looks%standingRest != 0 {
+			continue
+		}
+
 		bounds, err := stream.BoundsOf(ctx, e.direct, stream.Payments)
 		if ctx.Err() != nil {
 			return
 		}
+		before, atRest = next, err == nil
 		var problems []string
 
 		for i, p := range owned {
@@ -67,6 +77,7 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 			}
 			offset, why := e.stands(p, s, next[i], bounds[p.number], err == nil, time.Now())
 			e.tell(ctx, p, s, offset, why)
+			atRest = atRest && s.lowest < 0 && next[i] >= bounds[p.number].End
 			e.overtakeIfLate(p, next[i], bounds[p.number].Stable, err == nil)
 
 			value := 0.0

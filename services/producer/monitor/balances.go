@@ -14,6 +14,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/register"
@@ -93,8 +94,6 @@ func (b *Balances) Publish(ctx context.Context, every time.Duration) {
 // repeat does something until ctx ends, and logs the first failure of several. It waits for an absent ledger,
 // because a request cannot be cancelled. The age of the last reading shows that.
 func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure string, do func(context.Context) error) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
 	done := make(chan error, 1)
 
 	for failing := false; ; {
@@ -111,7 +110,7 @@ func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure s
 		}
 
 		select {
-		case <-ticker.C:
+		case <-time.After(host.Next(every)):
 		case <-ctx.Done():
 			return
 		}

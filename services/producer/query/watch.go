@@ -11,6 +11,7 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -88,7 +89,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 		case <-ctx.Done():
 			return
 		case <-l.probes:
-		case <-time.After(watchInterval):
+		case <-time.After(host.Next(watchInterval)):
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (p *Publisher) WatchLog(ctx context.Context, client tigerbeetle.Client, t *
 						zap.Error(why))
 				}
 			}
-		case <-time.After(logInterval):
+		case <-time.After(host.Next(logInterval)):
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -137,7 +136,7 @@ func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watc
 	for _, s := range seen {
 		starts = starts || s.doubts > 0
 	}
-	addBounds(ctx, client, found, starts)
+	addBounds(ctx, client, response.Topics, found, starts)
 
 	for name, look := range found {
 		s := seen[name]
@@ -179,42 +178,84 @@ func askOnce(ctx context.Context, client *kgo.Client, request *kmsg.MetadataRequ
 
 // addBounds adds what the leaders say. Without an answer the bounds of this look are not compared. A start that was not
 // asked for is notAsked.
-func addBounds(ctx context.Context, client *kgo.Client, found map[string]topicLook, withStarts bool) {
-	var names []string
-	for name := range found {
-		names = append(names, name)
-	}
-
-	if len(names) == 0 {
-		return
-	}
-	admin := kadm.NewClient(client)
-	var starts kadm.ListedOffsets
+func addBounds(ctx context.Context, client *kgo.Client, topics []kmsg.MetadataResponseTopic,
+	found map[string]topicLook, withStarts bool) {
+	const earliest, latest = -2, -1
+	var starts map[string]map[int32]int64
 
 	if withStarts {
 		var err error
-		if starts, err = admin.ListStartOffsets(ctx, names...); err != nil {
+		if starts, err = offsetsAt(ctx, client, topics, earliest); err != nil {
 			return
 		}
 	}
 
-	ends, err := admin.ListEndOffsets(ctx, names...)
+	ends, err := offsetsAt(ctx, client, topics, latest)
 	if err != nil {
 		return
 	}
 
 	for name, look := range found {
 		for partition, end := range ends[name] {
-			start, answered := starts.Lookup(name, partition)
+			start, answered := starts[name][partition]
 			if !withStarts {
-				start.Offset, answered = notAsked, true
+				start, answered = notAsked, true
 			}
 
-			if answered && start.Err == nil && end.Err == nil {
-				look.bounds[partition] = Bounds{Start: start.Offset, End: end.Offset}
+			if answered {
+				look.bounds[partition] = Bounds{Start: start, End: end}
 			}
 		}
 	}
+}
+
+// offsetsAt asks the leaders that were just named: the client itself would ask for them again.
+func offsetsAt(ctx context.Context, client *kgo.Client, topics []kmsg.MetadataResponseTopic,
+	at int64) (map[string]map[int32]int64, error) {
+	requests := map[int32]*kmsg.ListOffsetsRequest{} // by leader
+
+	for _, topic := range topics {
+		wanted := map[int32][]kmsg.ListOffsetsRequestTopicPartition{}
+
+		for _, partition := range topic.Partitions {
+			if partition.Leader < 0 {
+				continue
+			}
+			of := kmsg.NewListOffsetsRequestTopicPartition()
+			of.Partition, of.Timestamp = partition.Partition, at
+			wanted[partition.Leader] = append(wanted[partition.Leader], of)
+		}
+
+		for leader, partitions := range wanted {
+			if requests[leader] == nil {
+				requests[leader] = kmsg.NewPtrListOffsetsRequest()
+			}
+			requests[leader].Topics = append(requests[leader].Topics,
+				kmsg.ListOffsetsRequestTopic{Topic: *topic.Topic, Partitions: partitions})
+		}
+	}
+	offsets := map[string]map[int32]int64{}
+
+	for leader, request := range requests {
+		answer, err := client.Broker(int(leader)).Request(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, topic := range answer.(*kmsg.ListOffsetsResponse).Topics {
+			if offsets[topic.Topic] == nil {
+				offsets[topic.Topic] = map[int32]int64{}
+			}
+
+			for _, partition := range topic.Partitions {
+				if partition.ErrorCode == 0 {
+					offsets[topic.Topic][partition.Partition] = partition.Offset
+				}
+			}
+		}
+	}
+
+	return offsets, nil
 }
 
 // notAsked is less than any start.

@@ -73,7 +73,7 @@ var parts = []struct{ name, what string }{
 	{capsPart, "the maximum with a cap on outflow on every bank: a fourth leg, whose holds all stay alive"},
 	{distancePart, "three replicas of the ledger, and banks far from the broker, 1, 20 and 60 ms there and back: latency at 1,000/s, and the maximum"},
 	{idlePart, "what a ready system takes while nobody pays, the control room included"},
-	{gatePart, "short rows whose ratios make bench-gate compares with those in findings/ratios.json"},
+	{gatePart, "short rows whose ratios make bench-gate compares with those in findings/bench.json"},
 }
 
 // Of the part gate, which must be short.

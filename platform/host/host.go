@@ -49,9 +49,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Next returns how long it is to the next whole interval of the wall clock. What is done regularly waits for that, and
-// not for an interval since the last time: then all that a machine does once a second wakes its processes once, while
-// nothing else does. It is less than an interval.
+// Next returns the time until the next whole interval of the wall clock: more than 0, and at most an interval. Loops
+// that sleep for it wake at the same instants, so an idle machine wakes once a second for all of them.
 func Next(interval time.Duration) time.Duration {
 	return interval - time.Duration(time.Now().UnixNano())%interval
 }

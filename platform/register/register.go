@@ -104,7 +104,7 @@ func (r *Register) Run(ctx context.Context) error {
 		}
 
 		select {
-		case <-time.After(max(pause, host.Next(interval))):
+		case <-time.After(untilNext(asked)):
 		case <-r.wake:
 			time.Sleep(pause)
 		case <-ctx.Done():
@@ -112,6 +112,12 @@ func (r *Register) Run(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// untilNext returns the time from an answer to the next question. After a slow answer it is the shortest: a whole
+// interval more would make the register stale.
+func untilNext(asked time.Time) time.Duration {
+	return max(pause, min(host.Next(interval), interval-time.Since(asked)))
 }
 
 // take publishes the state with the acts of a page, and returns whether the page was the last one.

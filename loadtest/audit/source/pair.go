@@ -135,7 +135,8 @@ func (t *Topics) checkpoints(ctx context.Context) (all []checkpoint, err error) 
 		for offset := end.Offset - 1; offset >= least; offset-- {
 			stored, err := t.fetchAt(ctx, checkpointsTopic, partition, offset)
 			if err != nil {
-				return nil, fmt.Errorf("cannot read offset %d of %s/%d: %w", offset, checkpointsTopic, partition, err)
+				return nil, fmt.Errorf("cannot read offset %d of %s, partition %d: %w", offset, checkpointsTopic,
+					partition, err)
 			}
 
 			if c, ok := checkpointIn(stored, partition, offset); ok {

@@ -86,8 +86,8 @@ type Config struct {
 	// Room starts the control room. The stack is ready without it.
 	Room bool
 
-	// LoadFirst lets the ledger, and the load of whoever starts the stack, go before all other processes (niceness): on
-	// a machine that is busy with faults, it is sent in time.
+	// LoadFirst gives the ledger, and the program that starts the stack, priority over all other processes (niceness).
+	// So a load is sent in time while faults keep the machine busy.
 	LoadFirst bool
 
 	// InfrastructureOnly starts only TigerBeetle and the broker.

@@ -22,9 +22,8 @@ const (
 	// markEvery is how often the ends of the topics are asked for: doubts are judged when all is read to them.
 	markEvery = 300 * time.Millisecond
 	// While nothing has come for quietAfter, it asks less often: the light stays within behindMax.
-	quietAfter     = 5 * time.Second
-	quietPageEvery = 900 * time.Millisecond
-	quietMarkEvery = 900 * time.Millisecond
+	quietAfter = 5 * time.Second
+	quietEvery = 900 * time.Millisecond // for pages and marks
 	// pollFor is how long a poll waits for records.
 	pollFor      = 50 * time.Millisecond
 	quietPollFor = 500 * time.Millisecond
@@ -173,7 +172,7 @@ func (f *following) turn(ctx context.Context) error {
 		return err
 	}
 
-	if err := f.setMark(ctx); err != nil {
+	if err := f.setMark(ctx); err != nil { // before the page that may pass it
 		return err
 	}
 
@@ -215,7 +214,7 @@ func (f *following) ledgerReadTo(at time.Time) bool {
 // readLedger reads one page, if it is time.
 func (f *following) readLedger(ctx context.Context) error {
 	a := f.audit
-	if !a.pace.ready() || time.Since(f.askedAt) < f.every(pageEvery, quietPageEvery) {
+	if !a.pace.ready() || time.Since(f.askedAt) < f.every(pageEvery, quietEvery) {
 		return nil
 	}
 	asked := time.Now()
@@ -280,7 +279,7 @@ func (f *following) every(busy, quiet time.Duration) time.Duration {
 // setMark asks for the ends of the topics, if it is time.
 func (f *following) setMark(ctx context.Context) error {
 	a := f.audit
-	if time.Since(f.markedAt) < f.every(markEvery, quietMarkEvery) {
+	if time.Since(f.markedAt) < f.every(markEvery, quietEvery) {
 		return nil
 	}
 

@@ -126,7 +126,7 @@ func (a *Audit) repeat(ctx context.Context, every time.Duration, failed string, 
 
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Until(time.Now().Truncate(every).Add(every))): // with all that looks once a second
+		case <-time.After(time.Until(time.Now().Truncate(every).Add(every))): // all loops of a machine wake then
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -149,6 +150,48 @@ func TestAKeyIsRotatedUnderLoad(t *testing.T) {
 	}
 }
 
+// A request whose key ends while it waits for Kafka is answered, and not cut off: nothing is silent.
+func TestARevokedKeyLeavesNoRequestUnanswered(t *testing.T) {
+	t.Parallel()
+	a := startAsking(t, "PUBLISH_TIMEOUT=20s")
+	door := a.doors[0]
+	asked := a.ask(a.bank)
+	live, end := a.follow("")
+	defer end()
+	a.told(live, "question")
+	one := keys.New(string(a.bank))
+	a.name(a.centralBank, one)
+	a.await(door, one, 200)
+	a.broker.Stop()
+
+	payment := fmt.Sprintf(`{"payer": {"ispb": %q, "branch": "0001", "number": "1"},
+		"payee": {"ispb": "10000002", "branch": "0001", "number": "1"}, "amount_centavos": 1}`, a.bank)
+	sent := map[string]string{
+		"/v1/payments":    payment,
+		a.path("answers"): fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, a.valueOf(asked, ""), sealOf),
+	}
+	var waiting sync.WaitGroup
+
+	for path, body := range sent {
+		waiting.Go(func() {
+			response := door.ofBank(t.Context(), one, "POST", path, strings.NewReader(body)) //nolint:bodyclose // ofBank closes it
+
+			text, err := io.ReadAll(response.Body)
+			if err != nil || response.StatusCode != 503 || !strings.Contains(string(text), "unknown-fate") ||
+				!strings.Contains(string(text), "key is in use no more") {
+				t.Errorf("%s: %s %s, %v", path, response.Status, text, err)
+			}
+		})
+	}
+	buffered := regexp.MustCompile(`(?m)^pix_kafka_buffered_produce_records_total{client_id="producer.*`)
+	kit.Await(t, "both to wait for Kafka", func() (bool, string) {
+		records := strings.Join(buffered.FindAllString(door.metrics(), -1), "\n")
+		return strings.Count(records+"\n", "} 1\n") == 2, records
+	})
+	a.act(a.centralBank, about("revoke-key", one), 200)
+	waiting.Wait()
+}
+
 // Everything that a key has begun ends when it is revoked, and when nobody knows if it is: streams,
 // waits, and a batch whose next line does not come.
 func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
@@ -228,7 +271,18 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 		k.centralBank)
 	door.asIs = true
 	toLedger.Set(link.Cut, 0)
+	acted := make(chan string, 1)
+	go func() {
+		defer close(acted)
+		path := fmt.Sprintf("/v1/participants/%s/acts/%s-0", k.bank, k.bank)
+		code, _, problem, _ := door.as("Bearer "+two, "PUT", path, about("revoke-key", one))
+		acted <- fmt.Sprint(code, " ", problem.Type)
+	}()
 	ended()
+
+	if got := <-acted; got != "503 urn:liquida:problem:ledger-away" {
+		t.Errorf("an act that waits gets %q", got)
+	}
 
 	if code, header, problem,
 		text := door.as("Bearer "+two, "GET", "/v1/participants/"+string(k.bank), ""); code != 503 ||

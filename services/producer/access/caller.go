@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -242,6 +243,19 @@ func (c Caller) Serve(handler http.HandlerFunc, w http.ResponseWriter, r *http.R
 		}
 	}()
 	handler(w, With(r.WithContext(ctx), c))
+}
+
+// ErrEnded is why a request that waits does so no longer: its context has ended, so its response must come before
+// lastWrite is over.
+var ErrEnded = errors.New("the request was ended: its key is in use no more, or the register cannot be read")
+
+// Outlasting returns a context for who may end the own key, and is answered even so: it ends halfway through the time
+// that a response has after that.
+func Outlasting(ctx context.Context) context.Context {
+	outlasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(lastWrite/2, end) })
+
+	return outlasting
 }
 
 // Of returns the caller of a request.

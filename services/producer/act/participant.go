@@ -2,7 +2,6 @@ package act
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -75,7 +74,7 @@ func (a *Acts) OnParticipant(r *http.Request) (done ParticipantActDone, problem 
 		q.creates = accountsOfParticipant(q)
 	}
 
-	ctx := query.Paying(context.WithoutCancel(r.Context())) // who revokes the own key is answered, too
+	ctx := query.Paying(access.Outlasting(r.Context())) // who revokes the own key is answered, too
 	if done.Act, problem = a.do(ctx, q); problem != nil {
 		return done, problem
 	}

@@ -99,6 +99,13 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 			pending--
 		case <-timeout:
 			pending = 0
+		case <-r.Context().Done():
+			for i, err := range fates {
+				if errors.Is(err, errNoAcknowledgement) {
+					fates[i] = access.ErrEnded
+				}
+			}
+			pending = 0
 		}
 	}
 

@@ -182,18 +182,23 @@ func (p *Publisher) publish(who access.Caller, order *sending, done func()) *del
 // still be acknowledged.
 var errNotInTime = errors.New("no acknowledgement within PUBLISH_TIMEOUT")
 
-// wait returns nil once Kafka has acknowledged. It returns within the timeout.
-func (d *delivery) wait() error {
+// wait returns nil once Kafka has acknowledged. It returns within the timeout, and when ctx ends.
+func (d *delivery) wait(ctx context.Context) error {
+	late := errNotInTime
+
 	select {
 	case err := <-d.acknowledged:
 		return err
+	case <-ctx.Done():
+		late = access.ErrEnded
 	case <-time.After(time.Until(d.until)):
-		select { // both may have come when this goroutine did not run for long
-		case err := <-d.acknowledged:
-			return err
-		default:
-			return errNotInTime
-		}
+	}
+
+	select { // both may have come when this goroutine did not run for long
+	case err := <-d.acknowledged:
+		return err
+	default:
+		return late
 	}
 }
 
@@ -287,7 +292,7 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) *web.Problem {
 		return payment.problem
 	}
 
-	if err := s.publish(access.Of(r), payment, nil).wait(); err != nil {
+	if err := s.publish(access.Of(r), payment, nil).wait(r.Context()); err != nil {
 		return notPublished(body.EndToEndID, err)
 	}
 	s.crash.Pass(afterAcknowledged)

@@ -146,9 +146,9 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 		f.allow = nil
 	}
 	var errs [4]error
-	f.Allowed, errs[0] = reasons(f.allow)
+	f.Allowed, errs[0] = each("--allow", f.allow, pix.ParseReason)
 	f.BinDir, errs[1] = programs()
-	limits, errs[2] = thresholds(f.failIf)
+	limits, errs[2] = each("--fail-if", f.failIf, load.ParseThreshold)
 
 	_, errs[3] = mix.Parse(f.MixName)
 	if err := errors.Join(append(errs[:],

@@ -12,7 +12,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -56,16 +55,16 @@ func environmentHelp(config any) string {
 	return text.String()
 }
 
-// reasons reads the reason codes of --allow. The list is empty, not nil, without any.
-func reasons(codes []string) ([]pix.Reason, error) {
-	all := []pix.Reason{}
+// each reads all values of a flag. The list is empty, not nil, without any.
+func each[T any](flag string, texts []string, read func(string) (T, error)) ([]T, error) {
+	all := []T{}
 
-	for _, code := range codes {
-		reason, err := pix.ParseReason(code)
+	for _, text := range texts {
+		value, err := read(text)
 		if err != nil {
-			return nil, fmt.Errorf("--allow: %w", err)
+			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
-		all = append(all, reason)
+		all = append(all, value)
 	}
 
 	return all, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -83,7 +84,7 @@ func runCommand() *cobra.Command {
 			return err
 		}
 
-		thresholds, err := thresholds(flags.failIf)
+		thresholds, err := each("--fail-if", flags.failIf, load.ParseThreshold)
 		if err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 		return config, fmt.Errorf("--mix: %w", err)
 	}
 
-	allowed, err := reasons(f.allow)
+	allowed, err := each("--allow", f.allow, pix.ParseReason)
 	if err != nil {
 		return config, err
 	}
@@ -188,19 +189,6 @@ func read(thresholds []load.Threshold, result *load.Result) error {
 	}
 
 	return fmt.Errorf("%w: %s", errThreshold, strings.Join(broken, "; "))
-}
-
-// thresholds reads those of --fail-if.
-func thresholds(texts []string) (all []load.Threshold, err error) {
-	for _, text := range texts {
-		t, err := load.ParseThreshold(text)
-		if err != nil {
-			return nil, fmt.Errorf("--fail-if: %w", err)
-		}
-		all = append(all, t)
-	}
-
-	return all, nil
 }
 
 func metricsHelp() string {

@@ -50,9 +50,7 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 		}
 	}
 
-	if err := CheckParts(DefaultParts); err != nil {
-		t.Error(err)
-	}
+	kit.Must(t, CheckParts(DefaultParts))
 
 	for _, bad := range [][]string{{"speed"}, {""}, nil} {
 		if CheckParts(bad) == nil {
@@ -79,25 +77,27 @@ func runs(name string, rates ...float64) Row {
 }
 
 func TestComparisonTellsChangesFromNoise(t *testing.T) {
-	earlier := &Result{Rows: []Row{runs("maximum", 1000, 1010, 1020)}}
+	earlier := &Result{Rows: []Row{runs(gateCeiling, 50_000), runs("maximum", 1000, 1010, 1020)}}
 
 	for _, test := range []struct {
 		name  string
+		alone float64
 		rates []float64
 		holds string
 		fails bool
 	}{
-		{"within the noise", []float64{960, 970, 980}, "nothing has changed", false},
-		{"its runs reach into the earlier ones", []float64{500, 600, 1005}, "nothing has changed", false},
-		{"slower", []float64{700, 800, 900}, "WORSE by 21 %", true},
-		{"a little slower", []float64{920}, "WORSE by 9 %", false},
-		{"faster", []float64{2000, 2020, 2040}, "better by 100 %", false},
+		{"within the noise", 49_000, []float64{960, 970, 980}, "nothing has changed", false},
+		{"its runs reach into the earlier ones", 49_000, []float64{500, 600, 1005}, "nothing has changed", false},
+		{"slower", 49_000, []float64{700, 800, 900}, "WORSE by 21 %", true},
+		{"a little slower", 49_000, []float64{920}, "WORSE by 9 %", false},
+		{"faster", 49_000, []float64{2000, 2020, 2040}, "better by 100 %", false},
+		{"slower, as is the machine", 40_000, []float64{700, 800, 900}, "MACHINE IS SLOWER", false},
 	} {
 		var text bytes.Buffer
 
-		err := (&Result{Rows: []Row{runs("maximum", test.rates...), runs("new", 1)}}).WriteComparison(&text,
-			earlier)
-		if !strings.Contains(text.String(), test.holds) || !strings.Contains(text.String(), "1 rows") ||
+		err := (&Result{Rows: []Row{runs(gateCeiling, test.alone), runs("maximum", test.rates...), runs("new", 1)}}).
+			WriteComparison(&text, earlier)
+		if !strings.Contains(text.String(), test.holds) || !strings.Contains(text.String(), "2 rows") ||
 			(err != nil) != test.fails {
 			t.Errorf("%s: the error is %v, the text %s", test.name, err, &text)
 		}

@@ -80,6 +80,7 @@ var parts = []struct{ name, what string }{
 const (
 	gatePayments = 300_000
 	gateSeconds  = 15
+	gateCeiling  = "gate, ledger alone"
 )
 
 // DefaultParts take a quarter of an hour.
@@ -206,7 +207,7 @@ func (c Config) rows() (chosen []row) {
 		row{rate: 200, mix: "plain", banks: 5, flood: load.Flood{Kind: load.Payments, PerSecond: 3000}})
 
 	add(idlePart, "nobody pays", row{does: rest, sharedCores: true})
-	add(gatePart, "gate, ledger alone", row{does: fillLedger, payments: gatePayments})
+	add(gatePart, gateCeiling, row{does: fillLedger, payments: gatePayments})
 	add(gatePart, "gate, maximum", row{payments: gatePayments})
 	add(gatePart, "gate, bare pipeline", row{does: payBare, rate: 1000, payments: 1000 * gateSeconds})
 	add(gatePart, "gate, 1,000/s", row{rate: 1000, payments: 1000 * gateSeconds})

@@ -59,15 +59,33 @@ func (s *EventStream) Send(id, event string, data any) error {
 // Add adds an event to those that Flush writes at once. Each write is much more work than an event, for both ends.
 func (s *EventStream) Add(id, event string, data any) error {
 	before := s.text.Len()
-	s.identify(id)
-	s.text.WriteString("event: ")
-	s.text.WriteString(event)
-	s.text.WriteString("\ndata: ")
+	s.begin(id, event)
 
 	if err := s.data.Encode(data); err != nil { // it ends the line
 		s.text.Truncate(before)
 		return err
 	}
+
+	return s.end()
+}
+
+// AddEncoded is Add of data that is JSON in one line: to encode it again would check each of its bytes.
+func (s *EventStream) AddEncoded(id, event string, data []byte) error {
+	s.begin(id, event)
+	s.text.Write(data)
+	s.text.WriteByte('\n')
+
+	return s.end()
+}
+
+func (s *EventStream) begin(id, event string) {
+	s.identify(id)
+	s.text.WriteString("event: ")
+	s.text.WriteString(event)
+	s.text.WriteString("\ndata: ")
+}
+
+func (s *EventStream) end() error {
 	s.text.WriteByte('\n')
 
 	if s.text.Len() < addedMax {

@@ -3,6 +3,7 @@ package feed
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
@@ -132,4 +135,32 @@ func TestAPositionOfAnotherTopicSaysSo(t *testing.T) {
 			t.Errorf("%q of %d partitions: %v, want %q", c.cursor, c.partitions, err, c.says)
 		}
 	}
+}
+
+// discards is the connection of a client that takes all at once.
+type discards struct{ http.ResponseWriter }
+
+func (discards) Write(text []byte) (int, error) { return len(text), nil }
+func (discards) Flush()                         {}
+
+// What one report costs one stream once it was read: a bank may read all that is kept, again and again, on each of its
+// streams.
+func BenchmarkReportOfAStream(b *testing.B) {
+	entries := make([]*entry, livePage)
+	for i := range entries {
+		value, err := (&pixv1.SettlementReport{EndToEndId: "E1000000120261121123400000000001",
+			Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, AmountCentavos: 1250,
+			Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
+			Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"}}).MarshalVT()
+		kit.Must(b, err)
+		entries[i] = entryOf(&kgo.Record{Partition: int32(i % 12), Offset: 1e6 + int64(i/12), Value: value})
+	}
+	s := &settlementStream{participant: "10000002", at: make(position, 12),
+		events: web.StartEvents(discards{httptest.NewRecorder()}, time.Second)}
+
+	for b.Loop() {
+		clear(s.at)
+		kit.Must(b, s.send(entries))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/livePage, "ns/report")
 }

@@ -75,7 +75,9 @@ const cursorVersion = 1
 
 // cursor is the position as clients keep it.
 func (p position) cursor() string {
-	text := []byte{cursorVersion}
+	var room [256]byte // there is a cursor in each event of each stream
+	text := append(room[:0], cursorVersion)
+
 	for _, offset := range p {
 		text = binary.AppendUvarint(text, uint64(offset))
 	}

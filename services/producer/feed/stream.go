@@ -157,8 +157,10 @@ type settlementStream struct {
 }
 
 const (
-	// livePage is how many new reports a stream takes at once.
+	// livePage is how many kept reports a stream takes at once. One that takes so many is behind.
 	livePage = 1024
+	// keptAsOne is how many kept reports count as one of the past, which Kafka would have to be asked for.
+	keptAsOne = 20
 	// liveRest is how long a stream rests after reports: many of them in one write cost both ends much less, and a
 	// stream wakes for all reports, not for its own alone.
 	liveRest = 10 * time.Millisecond
@@ -195,6 +197,10 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 			return ctx.Err() == nil
 		}
 		number += uint64(len(entries))
+
+		if len(entries) == livePage && s.payments() {
+			_ = s.pace.WaitN(ctx, livePage/keptAsOne) // an error means that ctx has ended
+		}
 
 		if s.send(entries) != nil { // the client is gone
 			return false
@@ -236,7 +242,7 @@ func (s *settlementStream) send(entries []*entry) error {
 			continue
 		}
 
-		if err := s.events.Add(s.at.cursor(), "settlement", r.data); err != nil {
+		if err := s.events.AddEncoded(s.at.cursor(), "settlement", r.data); err != nil {
 			return err
 		}
 	}

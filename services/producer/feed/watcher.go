@@ -41,8 +41,8 @@ type Watcher struct {
 // report is what streams need of a record of pix.settlements.
 type report struct {
 	id    string
-	banks [2]pix.ISPB     // that are told
-	data  json.RawMessage // a Settlement, encoded once for all streams
+	banks [2]pix.ISPB // that are told
+	data  []byte      // a Settlement, encoded once for all streams
 }
 
 // Settlement is the data of an event of GET /v1/settlements.

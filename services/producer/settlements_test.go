@@ -146,7 +146,7 @@ func TestPastSettlementsArePaced(t *testing.T) {
 	}
 
 	// What is kept is read faster, and not as fast as it goes: one bank may read it again and again.
-	const page, keptAsOne, again = 1024, 20, 10
+	const page, keptAsOne, again = 1024, 5, 3
 	began = time.Now()
 
 	for range again {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +33,7 @@ type Config struct {
 	KeepAlive      time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" range:"100ms to 5m" help:"how often a silent stream sends a comment"`
 	WriteTimeout   time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" range:"100ms to 1m" help:"for one event to be written; then the stream ends"`
 	HistoriesMax   int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" range:"1 to 64" help:"streams that read past settlements from Kafka at the same time; others wait"`
-	HistoryRateMax int           `env:"SETTLEMENT_HISTORY_RATE_MAX" envDefault:"5000" range:"100 to 10000000" help:"past settlements a second that all streams together read from Kafka while payments wait, and 20 times as many of the newest, which are kept"`
+	HistoryRateMax int           `env:"SETTLEMENT_HISTORY_RATE_MAX" envDefault:"5000" range:"100 to 10000000" help:"past settlements a second that all streams together read from Kafka while payments wait, and 5 times as many of the newest, which are kept"`
 }
 
 // Feed serves waits and streams.
@@ -45,7 +46,7 @@ type Feed struct {
 	waits, streams, reading *web.Pool
 	followersMu             sync.Mutex
 	followers               map[follower]int // open streams of settlements
-	following               prometheus.Gauge
+	following               atomic.Int64     // of them
 	followersRefused        prometheus.Counter
 	// numbers of the clients that may read the past; a permit of reading is for one
 	histories chan int
@@ -63,9 +64,6 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 		streams:   pools.Pool("streams", "STREAMS_MAX", config.StreamsMax),
 		reading:   pools.Pool("histories", "SETTLEMENT_HISTORIES_MAX", config.HistoriesMax),
 		histories: make(chan int, config.HistoriesMax), followers: map[follower]int{},
-		following: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "pix_producer_settlement_streams",
-				Help: "Open streams of participants' settlements."}),
 		followersRefused: prometheus.NewCounter(
 			prometheus.CounterOpts{Name: "pix_producer_settlement_streams_refused_total",
 				Help: "Refused streams of settlements: the caller has as many open of the same participant as it may."}),
@@ -73,7 +71,9 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 	for number := range config.HistoriesMax {
 		f.histories <- number
 	}
-	registry.MustRegister(f.following, f.followersRefused,
+	registry.MustRegister(f.followersRefused,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_settlement_streams",
+			Help: "Open streams of participants' settlements."}, func() float64 { return float64(f.following.Load()) }),
 		prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "pix_producer_waits",
 				Help: "Submissions that wait for the outcome of their payment."}, func() float64 {

@@ -160,7 +160,8 @@ func BenchmarkReportOfAStream(b *testing.B) {
 
 	for b.Loop() {
 		clear(s.at)
-		kit.Must(b, s.send(entries))
+		_, err := s.send(entries)
+		kit.Must(b, err)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/livePage, "ns/report")
 }

@@ -81,7 +81,7 @@ func (f *Feed) join(who follower) *web.Problem {
 			Detail: "all of them say the same: read one, or try again when one has ended"}
 	}
 	f.followers[who]++
-	f.following.Inc()
+	f.following.Add(1)
 
 	return nil
 }
@@ -89,7 +89,7 @@ func (f *Feed) join(who follower) *web.Problem {
 func (f *Feed) leave(who follower) {
 	f.followersMu.Lock()
 	defer f.followersMu.Unlock()
-	f.following.Dec()
+	f.following.Add(-1)
 
 	if f.followers[who]--; f.followers[who] == 0 {
 		delete(f.followers, who)
@@ -159,11 +159,13 @@ type settlementStream struct {
 const (
 	// livePage is how many kept reports a stream takes at once. One that takes so many is behind.
 	livePage = 1024
-	// keptAsOne is how many kept reports count as one of the past, which Kafka would have to be asked for.
-	keptAsOne = 20
+	// keptAsOne is how many kept reports, once sent, count as one of the past, which Kafka would have to be asked for.
+	keptAsOne = 5
 	// liveRest is how long a stream rests after reports: many of them in one write cost both ends much less, and a
 	// stream wakes for all reports, not for its own alone.
 	liveRest = 10 * time.Millisecond
+	// eachRests bounds what all streams together cost while payments wait, however many there are: so many rest longer.
+	eachRests = 2 * time.Millisecond
 )
 
 // follow sends past reports and then new ones. It returns true when the stream has fallen
@@ -198,23 +200,24 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 		}
 		number += uint64(len(entries))
 
-		if len(entries) == livePage && s.payments() {
-			_ = s.pace.WaitN(ctx, livePage/keptAsOne) // an error means that ctx has ended
-		}
-
-		if s.send(entries) != nil { // the client is gone
+		sent, err := s.send(entries)
+		if err != nil { // the client is gone
 			return false
 		}
-		var rest <-chan time.Time
+
+		if len(entries) == livePage && s.payments() {
+			_ = s.pace.WaitN(ctx, sent/keptAsOne) // an error means that ctx has ended
+		}
+		var awake <-chan time.Time
 
 		if len(entries) > 0 {
-			rested.Reset(liveRest)
-			rest = rested.C
+			rested.Reset(s.rest())
+			awake = rested.C
 		}
 
 		select {
 		case <-came:
-		case <-rest:
+		case <-awake:
 		case <-keepAlive.C:
 			if s.events.KeepAlive(s.at.cursor()) != nil {
 				return false
@@ -225,8 +228,17 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 	}
 }
 
+// rest is how long a stream rests after reports.
+func (f *Feed) rest() time.Duration {
+	if !f.payments() {
+		return liveRest
+	}
+
+	return max(liveRest, time.Duration(f.following.Load())*eachRests)
+}
+
 // send sends the reports of the participant that were not sent before.
-func (s *settlementStream) send(entries []*entry) error {
+func (s *settlementStream) send(entries []*entry) (sent int, err error) {
 	for _, e := range entries {
 		if int(e.partition) >= len(s.at) { // it was added
 			s.at = s.at.withPartitions(int(e.partition) + 1)
@@ -243,11 +255,12 @@ func (s *settlementStream) send(entries []*entry) error {
 		}
 
 		if err := s.events.AddEncoded(s.at.cursor(), "settlement", r.data); err != nil {
-			return err
+			return sent, err
 		}
+		sent++
 	}
 
-	return s.events.Flush()
+	return sent, s.events.Flush()
 }
 
 // historyPage is how many past settlements are read at once. While payments wait, to begin counts as much: it takes a
@@ -311,7 +324,7 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 			entries = append(entries, entryOf(record))
 		}
 
-		if s.send(entries) != nil {
+		if _, err := s.send(entries); err != nil {
 			return false
 		}
 

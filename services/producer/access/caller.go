@@ -50,6 +50,31 @@ func (c Caller) Ended() *web.Problem {
 	return unknown("invalid_token", "the key was revoked, or the register cannot be read: send one that is in use")
 }
 
+// Done closes when the caller's key is in use no more, or nobody knows if it is. A request that waits gives up then
+// with ErrEnded: its response must come before lastWrite is over.
+func (c Caller) Done() <-chan struct{} {
+	if c.key == nil {
+		return nil
+	}
+
+	return c.key.ctx.Done()
+}
+
+// ErrEnded is why a request waits no longer.
+var ErrEnded = errors.New("the request was ended: its key is in use no more, or the register cannot be read")
+
+// Outlasting returns a context for who may end the own key, and is answered even so. It ends halfway through the time
+// that a response has after that.
+func (c Caller) Outlasting(ctx context.Context) (outlasting context.Context, done func()) {
+	outlasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	if c.key == nil {
+		return outlasting, end
+	}
+	stop := context.AfterFunc(c.key.ctx, func() { time.AfterFunc(lastWrite/2, end) })
+
+	return outlasting, func() { stop(); end() }
+}
+
 func (c Caller) seesAll() bool { return c.Holder == "" || c.Holder == keys.CentralBank }
 
 // ReadsOf returns nil if the caller may read what belongs to a participant. field is where
@@ -243,19 +268,6 @@ func (c Caller) Serve(handler http.HandlerFunc, w http.ResponseWriter, r *http.R
 		}
 	}()
 	handler(w, With(r.WithContext(ctx), c))
-}
-
-// ErrEnded is why a request that waits does so no longer: its context has ended, so its response must come before
-// lastWrite is over.
-var ErrEnded = errors.New("the request was ended: its key is in use no more, or the register cannot be read")
-
-// Outlasting returns a context for who may end the own key, and is answered even so: it ends halfway through the time
-// that a response has after that.
-func Outlasting(ctx context.Context) context.Context {
-	outlasting, end := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { time.AfterFunc(lastWrite/2, end) })
-
-	return outlasting
 }
 
 // Of returns the caller of a request.

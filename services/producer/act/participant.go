@@ -74,7 +74,9 @@ func (a *Acts) OnParticipant(r *http.Request) (done ParticipantActDone, problem 
 		q.creates = accountsOfParticipant(q)
 	}
 
-	ctx := query.Paying(access.Outlasting(r.Context())) // who revokes the own key is answered, too
+	ctx, over := access.Of(r).Outlasting(query.Paying(r.Context())) // who revokes the own key is answered, too
+	defer over()
+
 	if done.Act, problem = a.do(ctx, q); problem != nil {
 		return done, problem
 	}

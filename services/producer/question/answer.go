@@ -99,7 +99,7 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 			pending--
 		case <-timeout:
 			pending = 0
-		case <-r.Context().Done():
+		case <-who.Done():
 			for i, err := range fates {
 				if errors.Is(err, errNoAcknowledgement) {
 					fates[i] = access.ErrEnded

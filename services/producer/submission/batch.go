@@ -116,7 +116,7 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) *web.Prob
 				gone = flush(buffer, control) != nil
 			}
 
-			if err := line.delivery.wait(r.Context()); err != nil {
+			if err := line.delivery.wait(who); err != nil {
 				line.result = BatchResult{Line: line.result.Line, Problem: notPublished(line.result.EndToEndID, err)}
 			} else {
 				s.crash.Pass(afterAcknowledged)

@@ -58,7 +58,7 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) *web.Prob
 		return problem
 	}
 
-	if err := s.publish(who, order, nil).wait(r.Context()); err != nil {
+	if err := s.publish(who, order, nil).wait(who); err != nil {
 		return notPublished(body.ReturnID, err)
 	}
 	s.crash.Pass(afterAcknowledged)

@@ -182,14 +182,14 @@ func (p *Publisher) publish(who access.Caller, order *sending, done func()) *del
 // still be acknowledged.
 var errNotInTime = errors.New("no acknowledgement within PUBLISH_TIMEOUT")
 
-// wait returns nil once Kafka has acknowledged. It returns within the timeout, and when ctx ends.
-func (d *delivery) wait(ctx context.Context) error {
+// wait returns nil once Kafka has acknowledged. It returns within the timeout, and when the caller's key has ended.
+func (d *delivery) wait(by access.Caller) error {
 	late := errNotInTime
 
 	select {
 	case err := <-d.acknowledged:
 		return err
-	case <-ctx.Done():
+	case <-by.Done():
 		late = access.ErrEnded
 	case <-time.After(time.Until(d.until)):
 	}
@@ -292,7 +292,7 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) *web.Problem {
 		return payment.problem
 	}
 
-	if err := s.publish(access.Of(r), payment, nil).wait(r.Context()); err != nil {
+	if err := s.publish(access.Of(r), payment, nil).wait(access.Of(r)); err != nil {
 		return notPublished(body.EndToEndID, err)
 	}
 	s.crash.Pass(afterAcknowledged)

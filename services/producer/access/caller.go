@@ -63,8 +63,8 @@ func (c Caller) Done() <-chan struct{} {
 // ErrEnded is why a request waits no longer.
 var ErrEnded = errors.New("the request was ended: its key is in use no more, or the register cannot be read")
 
-// Outlasting returns a context for who may end the own key, and is answered even so. It ends halfway through the time
-// that a response has after that.
+// Outlasting returns a context for an act that may end the caller's own key. It goes on for half of lastWrite after
+// that, so that the act is still answered.
 func (c Caller) Outlasting(ctx context.Context) (outlasting context.Context, done func()) {
 	outlasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	if c.key == nil {

@@ -1,17 +1,23 @@
 package feed
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/time/rate"
 
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -137,31 +143,76 @@ func TestAPositionOfAnotherTopicSaysSo(t *testing.T) {
 	}
 }
 
-// discards is the connection of a client that takes all at once.
-type discards struct{ http.ResponseWriter }
+// takes is the connection of a client that takes all at once.
+type takes struct {
+	http.ResponseWriter
+	events atomic.Int64
+}
 
-func (discards) Write(text []byte) (int, error) { return len(text), nil }
-func (discards) Flush()                         {}
+func (c *takes) Write(text []byte) (int, error) {
+	c.events.Add(int64(bytes.Count(text, []byte("event: "))))
+	return len(text), nil
+}
 
-// What one report costs one stream once it was read: a bank may read all that is kept, again and again, on each of its
-// streams.
-func BenchmarkReportOfAStream(b *testing.B) {
-	entries := make([]*entry, livePage)
+func (*takes) Flush() {}
+
+// settled makes reports of one instant for a bank.
+func settled(t testing.TB, bank pix.ISPB, at time.Time) []*entry {
+	entries := make([]*entry, 8*livePage)
 	for i := range entries {
 		value, err := (&pixv1.SettlementReport{EndToEndId: "E1000000120261121123400000000001",
 			Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, AmountCentavos: 1250,
 			Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
-			Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"}}).MarshalVT()
-		kit.Must(b, err)
-		entries[i] = entryOf(&kgo.Record{Partition: int32(i % 12), Offset: 1e6 + int64(i/12), Value: value})
+			Payee: &pixv1.Account{Ispb: string(bank), Branch: "0001", Number: "2"}}).MarshalVT()
+		kit.Must(t, err)
+		entries[i] = entryOf(&kgo.Record{Partition: int32(i % 12), Offset: int64(i / 12), Value: value, Timestamp: at})
 	}
+
+	return entries
+}
+
+// While payments wait, a bank reads again what is kept only as fast as it may. Who only keeps up is not held up, however
+// much comes.
+func TestOnlyThePastIsPaced(t *testing.T) {
+	const all, limit = 8 * livePage, 5 * livePage // what may be read at once, and then none for a day
+
+	for name, test := range map[string]struct {
+		age         time.Duration
+		least, most int64
+	}{"new": {0, all, all}, "kept": {time.Minute, limit, limit + livePage}} {
+		client := &takes{ResponseWriter: httptest.NewRecorder()}
+		f := &Feed{watcher: &Watcher{}, payments: func() bool { return true }, config: Config{KeepAlive: time.Hour},
+			pace: rate.NewLimiter(rate.Every(24*time.Hour), limit/keptAsOne)}
+		f.watcher.newest.begin(make(position, 12))
+		f.watcher.newest.keep(settled(t, "10000002", time.Now().Add(-test.age)))
+		s := &settlementStream{Feed: f, participant: "10000002", events: web.StartEvents(client, time.Second)}
+		ctx, end := context.WithCancel(t.Context())
+		var following sync.WaitGroup
+		following.Go(func() { s.follow(ctx) })
+		kit.Await(t, name, func() (bool, string) {
+			sent := client.events.Load()
+			return sent >= test.least, fmt.Sprint(sent)
+		})
+		end()
+		following.Wait()
+
+		if sent := client.events.Load(); sent > test.most {
+			t.Errorf("of %d %s reports %d were sent", all, name, sent)
+		}
+	}
+}
+
+// What one report costs one stream once it was read: a bank may read all that is kept, again and again, on each of its
+// streams.
+func BenchmarkReportOfAStream(b *testing.B) {
+	entries := settled(b, "10000002", time.Now())
 	s := &settlementStream{participant: "10000002", at: make(position, 12),
-		events: web.StartEvents(discards{httptest.NewRecorder()}, time.Second)}
+		events: web.StartEvents(&takes{ResponseWriter: httptest.NewRecorder()}, time.Second)}
 
 	for b.Loop() {
 		clear(s.at)
 		_, err := s.send(entries)
 		kit.Must(b, err)
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/livePage, "ns/report")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(entries)), "ns/report")
 }

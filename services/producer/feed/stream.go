@@ -157,15 +157,19 @@ type settlementStream struct {
 }
 
 const (
-	// livePage is how many kept reports a stream takes at once. One that takes so many is behind.
+	// livePage is how many kept reports a stream takes at once. After a full page it does not rest.
 	livePage = 1024
-	// keptAsOne is how many kept reports, once sent, count as one of the past, which Kafka would have to be asked for.
+	// While payments wait, keptAsOne kept reports that are sent again count as one that is read from Kafka. Those of the
+	// last pastAfter are not limited: else many reports a second would leave honest streams behind.
 	keptAsOne = 5
+	pastAfter = time.Second
 	// liveRest is how long a stream rests after reports: many of them in one write cost both ends much less, and a
 	// stream wakes for all reports, not for its own alone.
 	liveRest = 10 * time.Millisecond
-	// eachRests bounds what all streams together cost while payments wait, however many there are: so many rest longer.
-	eachRests = 2 * time.Millisecond
+	// While payments wait, a stream rests eachRests for every open stream, up to liveRestMax: what all of them cost
+	// grows no more with their number then.
+	eachRests   = 2 * time.Millisecond
+	liveRestMax = 100 * time.Millisecond
 )
 
 // follow sends past reports and then new ones. It returns true when the stream has fallen
@@ -205,8 +209,16 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 			return false
 		}
 
-		if len(entries) == livePage && s.payments() {
-			_ = s.pace.WaitN(ctx, sent/keptAsOne) // an error means that ctx has ended
+		if len(entries) == livePage {
+			if time.Since(time.UnixMilli(entries[0].unixMs)) < pastAfter {
+				sent = 0
+			}
+
+			if !s.paced(ctx, sent/keptAsOne) {
+				return false
+			}
+
+			continue
 		}
 		var awake <-chan time.Time
 
@@ -234,7 +246,16 @@ func (f *Feed) rest() time.Duration {
 		return liveRest
 	}
 
-	return max(liveRest, time.Duration(f.following.Load())*eachRests)
+	return min(max(liveRest, time.Duration(f.following.Load())*eachRests), liveRestMax)
+}
+
+// paced waits, while payments wait, until so much of the past may be read. It returns false if ctx ends before.
+func (f *Feed) paced(ctx context.Context, reports int) bool {
+	if reports == 0 || !f.payments() {
+		return ctx.Err() == nil
+	}
+
+	return f.pace.WaitN(ctx, reports) == nil
 }
 
 // send sends the reports of the participant that were not sent before.
@@ -295,7 +316,7 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 		s.reading.Free(s.caller)
 	}()
 
-	if s.payments() && s.pace.WaitN(ctx, historyPage) != nil {
+	if !s.paced(ctx, historyPage) {
 		return false
 	}
 
@@ -315,8 +336,8 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 		fetches := client.PollRecords(polling, historyPage)
 		cancel()
 
-		if n := fetches.NumRecords(); s.payments() && n > 0 {
-			_ = s.pace.WaitN(ctx, n) // an error means that ctx has ended
+		if !s.paced(ctx, fetches.NumRecords()) {
+			return false
 		}
 		var entries []*entry
 

@@ -171,7 +171,7 @@ func settled(t testing.TB, bank pix.ISPB, at time.Time) []*entry {
 	return entries
 }
 
-// While payments wait, a bank reads again what is kept only as fast as it may. Who only keeps up is not held up, however
+// While payments wait, a bank reads again what is kept only as fast as it may. Who only keeps up does not wait, however
 // much comes.
 func TestOnlyThePastIsPaced(t *testing.T) {
 	const all, limit = 8 * livePage, 5 * livePage // what may be read at once, and then none for a day

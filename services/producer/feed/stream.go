@@ -159,8 +159,8 @@ type settlementStream struct {
 const (
 	// livePage is how many kept reports a stream takes at once. After a full page it does not rest.
 	livePage = 1024
-	// While payments wait, keptAsOne kept reports that are sent again count as one that is read from Kafka. Those of the
-	// last pastAfter are not limited: else many reports a second would leave honest streams behind.
+	// While payments wait, keptAsOne kept reports that are sent again count as one that is read from Kafka. Those of
+	// the last pastAfter are not limited: else many reports a second would leave honest streams behind.
 	keptAsOne = 5
 	pastAfter = time.Second
 	// liveRest is how long a stream rests after reports: many of them in one write cost both ends much less, and a

@@ -220,7 +220,7 @@ verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (roo
 	@deploy/verify-compose.sh
 
 # The server's build has one thread, so what compiles runs beside it, and lets tests go first (nice). Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka fuzz + test-room test-live test-dashboards heist test-proxy + test-replicas test-api test-foreign-client test-python-bank test-readers test-documents -- bench-gate
+CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka test-replicas test-api fuzz + test-room test-live test-dashboards heist test-proxy test-foreign-client test-python-bank test-readers test-documents -- bench-gate
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
 ci: export ROOM_ARGS = -rate 3000

@@ -39,8 +39,7 @@ func benchCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringSliceVar(&config.Parts, "parts", bench.DefaultParts, "what to measure; all for everything")
-	f.StringVar(&config.Rows, "rows", "",
-		"measure only the rows with this in their names; empty: all rows of the parts")
+	f.StringVar(&config.Rows, "rows", "", "measure only the rows with this in their names; empty: all rows of the parts")
 	f.IntVar(&config.Passes, "runs", 1, "passes over everything; with more than one the tables show the spread")
 	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of the ledger alone, and of each maximum")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
@@ -71,25 +70,22 @@ Environment:
 		if err := flags.complete(&config); err != nil {
 			return err
 		}
-		var earlier *bench.Result
+		var earlier, result *bench.Result
 
+		var err error
 		if flags.compare != "" { // read first: a wrong name must not fail after an hour
-			var err error
 			if earlier, err = bench.Read(flags.compare); err != nil {
 				return fmt.Errorf("--compare: %w", err)
 			}
 		}
-		var result *bench.Result
 
-		var err error
 		if flags.from != "" {
 			if result, err = bench.Read(flags.from); err != nil {
 				return fmt.Errorf("--from: %w", err)
 			}
-			started = true
-		} else {
-			started = true
+		}
 
+		if started = true; result == nil {
 			config.Log = os.Stderr
 			result, err = bench.Measure(command.Context(), config)
 		}
@@ -152,10 +148,7 @@ func (f *benchFlags) complete(config *bench.Config) error {
 	}
 
 	root, err := stack.RepoRoot()
-	if err != nil {
-		return err
-	}
 	config.Dir = filepath.Join(root, ".stack", "bench")
 
-	return nil
+	return err
 }

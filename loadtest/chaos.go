@@ -130,10 +130,6 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 		return nil, err
 	}
 
-	if f.Rate < 1 || f.Rate > rateMax {
-		return nil, fmt.Errorf("--rate is %v: it must be from 1 to %d", f.Rate, rateMax)
-	}
-
 	if f.Replicas != 1 && f.Replicas != 3 {
 		return nil, fmt.Errorf("--replicas is %d: it must be 1 or 3", f.Replicas)
 	}
@@ -153,6 +149,7 @@ func (f *chaosFlags) complete() (limits []load.Threshold, err error) {
 	_, errs[3] = mix.Parse(f.MixName)
 	if err := errors.Join(append(errs[:],
 		stack.CheckKafka("--kafka", f.Kafka),
+		settings.InRange("--rate", f.Rate, 1, rateMax),
 		settings.InRange("--duration", f.Duration, 15*time.Second, 24*time.Hour),
 		settings.InRange("--engines", f.Engines, 1, enginesMax),
 		settings.InRange("--deadline", f.Deadline, 5*time.Second, 10*time.Minute),

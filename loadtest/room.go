@@ -156,9 +156,8 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 	}
 	hosts := append(room.Hosts(listener.Addr().String()), environment.Hosts...)
 
-	server, err := web.Serve(limits, func(string, string) (net.Listener, error) {
-		return listener, nil
-	}, r.Handler(token, hosts), zap.NewNop())
+	server, err := web.Serve(limits, func(string, string) (net.Listener, error) { return listener, nil },
+		r.Handler(token, hosts), zap.NewNop())
 	if err != nil {
 		return err
 	}

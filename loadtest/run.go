@@ -140,10 +140,6 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 			f.Payments, f.duration)
 	}
 
-	if f.Rate < 0.01 || f.Rate > rateMax {
-		return config, fmt.Errorf("--rate is %v: it must be from 0.01 to %d", f.Rate, rateMax)
-	}
-
 	if f.duration > 0 {
 		f.Payments = int(min(f.Rate*f.duration.Seconds(), 1e15))
 	}
@@ -167,6 +163,7 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	config.OutstandingMax = outstandingMax
 
 	return config, errors.Join(
+		settings.InRange("--rate", f.Rate, 0.01, rateMax),
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),
 		settings.InRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax))
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -186,7 +188,8 @@ func ledgerReady(_ context.Context, p *process) error {
 	return nil
 }
 
-// brokerReady sends a request, because the port opens before the data is read.
+// brokerReady sends a request, because the port opens before the data is read. Several brokers are ready when all have
+// caught up: if another died before, nothing would be acknowledged.
 func (s *Stack) brokerReady(ctx context.Context, p *process) error {
 	client, err := s.kafkaAs(stream.Admin, s.addresses.of(p.name)).Client()
 	if err != nil {
@@ -194,7 +197,18 @@ func (s *Stack) brokerReady(ctx context.Context, p *process) error {
 	}
 	defer client.Close()
 
-	return stream.Reach(ctx, client)
+	if err := stream.Reach(ctx, client); err != nil {
+		return err
+	}
+
+	topics, err := kadm.NewClient(client).ListTopicsWithInternal(ctx)
+	topics.EachPartition(func(d kadm.PartitionDetail) {
+		if len(d.ISR) < len(d.Replicas) {
+			err = fmt.Errorf("copies of partition %d of %s in sync: %d", d.Partition, d.Topic, len(d.ISR))
+		}
+	})
+
+	return err
 }
 
 // probe keeps no connection open.

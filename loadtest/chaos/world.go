@@ -38,8 +38,11 @@ type world struct {
 // now returns the seconds since the load began.
 func (w *world) now() float64 { return time.Since(w.start).Seconds() }
 
-// take reserves a target for one fault.
+// take reserves a target for one fault. All brokers are one: without two of three nothing is acknowledged.
 func (w *world) take(ctx context.Context, target string) (free func(), err error) {
+	if slices.Contains(w.Brokers(), target) {
+		target = stack.Broker
+	}
 	made, _ := w.taken.LoadOrStore(target, make(chan struct{}, 1))
 
 	token := made.(chan struct{}) //nolint:forcetypeassert // nothing else is stored

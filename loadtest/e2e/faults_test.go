@@ -99,7 +99,6 @@ func TestLeadersKilled(t *testing.T) {
 	if os.Getenv("E2E_KAFKA") != stack.Apache {
 		t.Skip("the embedded broker is alone")
 	}
-	// A broker has caught up before the next one dies: without two of three nothing is acknowledged.
 	script(t, 120, 80*time.Second,
 		"4s kill-broker, 22s kill-broker, 40s pause-broker, 55s kill-broker, 70s kill-engine", func(c *chaos.Config) {
 			c.Brokers = 3

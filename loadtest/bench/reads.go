@@ -84,8 +84,8 @@ func (r *reader) read(ctx context.Context, flood int) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				lasts, cancel := context.WithTimeout(ctx, floods[flood].patience)
-				answer, _ := r.doors[i%len(r.doors)].Send(lasts, http.MethodGet, floods[flood].path(r),
-					string(r.ispb), nil)
+				door, path := r.doors[i%len(r.doors)], floods[flood].path(r)
+				answer, _ := door.Send(lasts, http.MethodGet, path, string(r.ispb), nil)
 				cancel()
 
 				switch answer.Status { // none if the flood's end came before
@@ -161,26 +161,29 @@ func (m *session) underReads(ctx context.Context) error {
 	return m.maximumBeside(ctx, everything)
 }
 
-// maximumBeside measures what settles a second at the most, without and with a flood by turns of one load: the machine
-// changes within seconds, and the ledger as its data grows.
+// maximumBeside measures what settles a second at the most, without and with a flood by turns of one load, and relates
+// each flood to the mean of the quiet before and after it: the machine changes within seconds, and a ledger that grows
+// is slower, so that the second of two quiet slices is 0.9 times the first.
 func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)) error {
 	var settled atomic.Int64
 	var times []float64
-	turn := func(ctx context.Context) (perSecond float64) {
-		host.Sleep(ctx, underWay)
+	perSecond := func(ctx context.Context, from time.Duration) float64 {
+		host.Sleep(ctx, from)
 		before := settled.Load()
 		host.Sleep(ctx, slice)
 
 		return float64(settled.Load()-before) / slice.Seconds()
 	}
 	byTurns := func(ctx context.Context) {
+		before, flooded := perSecond(ctx, underWay), 0.0
 		for ctx.Err() == nil {
-			quiet, flooded := turn(ctx), 0.0
-			_ = while(ctx, flood, func() error { flooded = turn(ctx); return nil })
+			_ = while(ctx, flood, func() error { flooded = perSecond(ctx, underWay); return nil })
 
-			if ctx.Err() == nil && quiet > 0 {
-				times = append(times, flooded/quiet)
+			after := perSecond(ctx, slice/2)
+			if ctx.Err() == nil {
+				times = append(times, flooded/(before/2+after/2))
 			}
+			before = after
 		}
 	}
 
@@ -190,7 +193,7 @@ func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)
 		return err
 	})
 	if err == nil && len(times) == 0 {
-		err = fmt.Errorf("--payments is %d: all had settled within a turn, %v", m.payments, 2*(underWay+slice))
+		err = fmt.Errorf("--payments is %d: all had settled within a turn, %v", m.payments, 2*underWay+slice*7/2)
 	}
 	m.run.set(readFigures, "times maximum", spreadOf(times).median)
 
@@ -221,10 +224,9 @@ func (m *session) phase(ctx context.Context, payer *payer, name string, flood fu
 		}
 		m.run.sum(readFigures, name+", failed", float64(flooded.failed.Load()))
 
-		before := quiet.milliseconds()
 		for what, took := range flooded.milliseconds() {
 			each[what] = append(each[what], took)
-			each["times "+what] = append(each["times "+what], took/before[what])
+			each["times "+what] = append(each["times "+what], took/quiet.milliseconds()[what])
 		}
 	}
 	flooding := float64(turns) * (slice + underWay).Seconds()
@@ -270,8 +272,7 @@ func (r *reader) prepare(ctx context.Context) error {
 		}
 	}
 	until := time.Now().Add(-time.Second).UTC()
-	r.day = fmt.Sprintf("/v1/participants/%s/statements/%v?until=%s", r.ispb, pix.DayOf(until),
-		until.Format(time.RFC3339))
+	r.day = fmt.Sprintf("/v1/participants/%s/statements/%v?until=%s", r.ispb, pix.DayOf(until), until.Format(time.RFC3339))
 
 	return nil
 }

@@ -219,7 +219,7 @@ preflight: ## list what stops docker compose up on this machine, before anything
 verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, half an hour)
 	@deploy/verify-compose.sh
 
-# The server's build has one thread, so what compiles runs beside it, and lets tests go first (nice). Tests with brokers mostly wait, so the rest runs beside them.
+# The server's build has one thread, so what compiles runs beside it, and lets tests go first (nice). Tests with brokers mostly wait, so the rest runs beside them; a third lane starves them on two cores.
 CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka test-replicas test-api fuzz + test-room test-live test-dashboards heist test-proxy test-foreign-client test-python-bank test-readers test-documents -- bench-gate
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8

@@ -197,7 +197,7 @@ func (s *Stack) brokerReady(ctx context.Context, p *process) error {
 	}
 	defer client.Close()
 
-	if err := stream.Reach(ctx, client); err != nil {
+	if err := stream.Reach(ctx, client); err != nil || s.config().Brokers == 1 {
 		return err
 	}
 

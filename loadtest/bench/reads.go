@@ -163,12 +163,12 @@ func (m *session) underReads(ctx context.Context) error {
 
 // maximumBeside measures what settles a second at the most, without and with a flood by turns of one load, and relates
 // each flood to the mean of the quiet before and after it: the machine changes within seconds, and a ledger that grows
-// is slower, so that the second of two quiet slices is 0.9 times the first.
+// is slower, most of all at its beginning.
 func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)) error {
 	var settled atomic.Int64
 	var times []float64
-	perSecond := func(ctx context.Context, from time.Duration) float64 {
-		host.Sleep(ctx, from)
+	perSecond := func(ctx context.Context, after time.Duration) float64 {
+		host.Sleep(ctx, after)
 		before := settled.Load()
 		host.Sleep(ctx, slice)
 
@@ -180,8 +180,8 @@ func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)
 			_ = while(ctx, flood, func() error { flooded = perSecond(ctx, underWay); return nil })
 
 			after := perSecond(ctx, slice/2)
-			if ctx.Err() == nil {
-				times = append(times, flooded/(before/2+after/2))
+			if quiet := (before + after) / 2; ctx.Err() == nil && quiet > 0 {
+				times = append(times, flooded/quiet)
 			}
 			before = after
 		}

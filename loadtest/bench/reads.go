@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	readHistory = "settlements from the start" // has no end of its own
+	readPast    = "settlements from the start" // has no end of its own
 	readAll     = "all at once"                // by four banks
 	readReturns = 64                           // of one payment
 	readLines   = 1000                         // of one account
@@ -55,6 +56,7 @@ var floods = []struct {
 	patience    time.Duration
 	path        func(*reader) string
 }{
+	{"nobody", 0, patience, nil}, // what the machine does alone
 	{"a payment with 64 returns", 64, patience, func(r *reader) string { return r.payment }},
 	{"statements of 1,000 lines", 64, patience, func(r *reader) string { return r.account + "/statement?limit=1000" }},
 	{"statements of days", 4, patience, func(r *reader) string { return r.day }},
@@ -63,9 +65,7 @@ var floods = []struct {
 			r.bank + r.population.Banks*rand.IntN(r.population.Customers/r.population.Banks)))
 	}},
 	{"participants", 64, patience, func(r *reader) string { return "/v1/participants/" + string(r.ispb) }},
-	{readHistory, 4, 5 * time.Second, func(r *reader) string {
-		return "/v1/settlements?from=start&participant=" + string(r.ispb)
-	}},
+	{readPast, 4, slice, func(r *reader) string { return "/v1/settlements?from=start&participant=" + string(r.ispb) }},
 }
 
 // readNames are those of the floods, and of all together.
@@ -161,73 +161,21 @@ func (m *session) underReads(ctx context.Context) error {
 	return m.maximumBeside(ctx, everything)
 }
 
-// maximumBeside measures what settles a second at the most, without and with a flood by turns of one load, and relates
-// each flood to the mean of the quiet before and after it: the machine changes within seconds, and a ledger that grows
-// is slower, most of all at its beginning.
-func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)) error {
-	var settled atomic.Int64
-	var times []float64
-	perSecond := func(ctx context.Context, after time.Duration) float64 {
-		host.Sleep(ctx, after)
-		before := settled.Load()
-		host.Sleep(ctx, slice)
-
-		return float64(settled.Load()-before) / slice.Seconds()
-	}
-	byTurns := func(ctx context.Context) {
-		before, flooded := perSecond(ctx, underWay), 0.0
-		for ctx.Err() == nil {
-			_ = while(ctx, flood, func() error { flooded = perSecond(ctx, underWay); return nil })
-
-			after := perSecond(ctx, slice/2)
-			if quiet := (before + after) / 2; ctx.Err() == nil && quiet > 0 {
-				times = append(times, flooded/quiet)
-			}
-			before = after
-		}
-	}
-
-	err := while(ctx, byTurns, func() error {
-		_, err := m.load(ctx, settling, load.Config{Seed: 5, Payments: m.payments,
-			ProgressEvery: 100 * time.Millisecond, Progress: func(s load.Snapshot) { settled.Store(int64(s.Settled)) }})
-		return err
-	})
-	if err == nil && len(times) == 0 {
-		err = fmt.Errorf("--payments is %d: all had settled within a turn, %v", m.payments, 2*underWay+slice*7/2)
-	}
-	m.run.set(readFigures, "times maximum", spreadOf(times).median)
-
-	return err
-}
-
-// phase measures slices of time without and with a flood by turns, and relates each to the quiet just before it,
-// because the machine changes within seconds.
+// phase measures the payments beside a flood.
 func (m *session) phase(ctx context.Context, payer *payer, name string, flood func(context.Context)) error {
 	m.reads.Store(0)
 	m.refused.Store(0)
-	turns, each := max(1, int(m.RateDuration/slice)), map[string][]float64{}
+	turns := max(1, int(m.RateDuration/slice))
 
-	for range turns {
-		quiet, flooded := newPaid(), newPaid()
-		host.Sleep(ctx, underWay)
+	each, err := byTurns(ctx, flood, turns, func(ctx context.Context) (map[string]float64, error) {
+		paid := newPaid()
+		err := payer.pay(ctx, paid)
+		m.run.sum(readFigures, name+", failed", float64(paid.failed.Load()))
 
-		err := payer.pay(ctx, quiet)
-		if err == nil {
-			err = while(ctx, flood, func() error {
-				host.Sleep(ctx, underWay)
-				return payer.pay(ctx, flooded)
-			})
-		}
-
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		m.run.sum(readFigures, name+", failed", float64(flooded.failed.Load()))
-
-		for what, took := range flooded.milliseconds() {
-			each[what] = append(each[what], took)
-			each["times "+what] = append(each["times "+what], took/quiet.milliseconds()[what])
-		}
+		return paid.milliseconds(), err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	flooding := float64(turns) * (slice + underWay).Seconds()
 	m.run.set(readFigures, name+", answers", float64(m.reads.Load())/flooding)
@@ -238,6 +186,59 @@ func (m *session) phase(ctx context.Context, payer *payer, name string, flood fu
 	}
 
 	return nil
+}
+
+// maximumBeside measures what settles a second at the most, by turns of one load.
+func (m *session) maximumBeside(ctx context.Context, flood func(context.Context)) error {
+	var settled atomic.Int64
+	var each map[string][]float64
+
+	err := while(ctx, func(ctx context.Context) { // its end is the load's
+		each, _ = byTurns(ctx, flood, math.MaxInt, func(ctx context.Context) (map[string]float64, error) {
+			before := settled.Load()
+			host.Sleep(ctx, slice)
+			return map[string]float64{"maximum": float64(settled.Load()-before) / slice.Seconds()}, ctx.Err()
+		})
+	}, func() error {
+		_, err := m.load(ctx, settling, load.Config{Seed: 5, Payments: m.payments,
+			ProgressEvery: 100 * time.Millisecond, Progress: func(s load.Snapshot) { settled.Store(int64(s.Settled)) }})
+		return err
+	})
+
+	times := each["times maximum"]
+	if err == nil && len(times) == 0 {
+		err = fmt.Errorf("--payments is %d: all had settled within a turn, %v", m.payments, 2*underWay+slice*7/2)
+	}
+	m.run.set(readFigures, "times maximum", spreadOf(times).median)
+
+	return err
+}
+
+// byTurns measures without and with a flood by turns, and relates each figure beside the flood to the mean of those of
+// the quiet before and after it: the machine changes within seconds, and a ledger that grows is slower, most of all at
+// its beginning.
+func byTurns(ctx context.Context, flood func(context.Context), turns int,
+	measure func(context.Context) (map[string]float64, error)) (map[string][]float64, error) {
+	each := map[string][]float64{}
+	wait := func(after time.Duration) (map[string]float64, error) { host.Sleep(ctx, after); return measure(ctx) }
+	before, err := wait(underWay)
+
+	for turn := 0; err == nil && turn < turns; turn++ {
+		var beside map[string]float64
+		err = while(ctx, flood, func() (err error) { beside, err = wait(underWay); return err })
+		after, ended := wait(slice / 2)
+		err = errors.Join(err, ended)
+
+		for what, flooded := range beside {
+			if quiet := (before[what] + after[what]) / 2; err == nil && quiet > 0 {
+				each[what] = append(each[what], flooded)
+				each["times "+what] = append(each["times "+what], flooded/quiet)
+			}
+		}
+		before = after
+	}
+
+	return each, err
 }
 
 // prepare makes what the reader reads: an account with lines, a payment with returns, a part of a day.
@@ -271,8 +272,9 @@ func (r *reader) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	until := time.Now().Add(-time.Second).UTC()
-	r.day = fmt.Sprintf("/v1/participants/%s/statements/%v?until=%s", r.ispb, pix.DayOf(until), until.Format(time.RFC3339))
+	until := time.Now().UTC() // after all of these
+	r.day = fmt.Sprintf("/v1/participants/%s/statements/%v?until=%s", r.ispb, pix.DayOf(until),
+		until.Format(time.RFC3339Nano))
 
 	return nil
 }
@@ -294,8 +296,7 @@ func (p *paid) milliseconds() map[string]float64 {
 type payer struct {
 	doors      []*load.Callers
 	population sandbox.Population
-	rate       int
-	sent       int
+	rate, sent int
 }
 
 // pay lasts for a slice. Latencies count from the instant at which a request is due.

@@ -149,7 +149,7 @@ func (r Row) reads() report.Table {
 		}
 		shown.Add(cells...)
 	}
-	shown.Note = fmt.Sprintf("ms, over HTTP at two front doors, from the instant when a payment is due to the answer that it is settled; last four banks read all of it; %d payments/s of another bank beside. times: of the quiet just before, median of the turns of each run. The maximum beside all of it: %s of that with no reader",
+	shown.Note = fmt.Sprintf("ms, over HTTP at two front doors, from the instant when a payment is due to the answer that it is settled; last four banks read all of it; %d payments/s of another bank beside. times: of the mean of the quiet before and after, median of the turns of each run. The maximum beside all of it: %s of that with no reader",
 		readBeside, show(figures["times maximum"]))
 
 	return shown

@@ -79,16 +79,13 @@ Environment:
 			}
 		}
 
-		if flags.from != "" {
-			if result, err = bench.Read(flags.from); err != nil {
-				return fmt.Errorf("--from: %w", err)
-			}
-		}
-
-		if started = true; result == nil {
-			config.Log = os.Stderr
+		if flags.from == "" {
+			started, config.Log = true, os.Stderr
 			result, err = bench.Measure(command.Context(), config)
+		} else if result, err = bench.Read(flags.from); err != nil {
+			return fmt.Errorf("--from: %w", err)
 		}
+		started = true
 		result.Write(os.Stdout) // what was valid so far
 
 		// A result without a figure overwrites no earlier one.

@@ -46,8 +46,7 @@ type reader struct {
 	doors                 []*load.Callers
 }
 
-// patience is longer than a read waits for its turn.
-const patience = 15 * time.Second
+const patience = 15 * time.Second // longer than a read waits for its turn
 
 // floods are what a reader may do, each on so many connections, and for so long.
 var floods = []struct {
@@ -59,12 +58,13 @@ var floods = []struct {
 	{"nobody", 0, patience, nil}, // what the machine does alone
 	{"a payment with 64 returns", 64, patience, func(r *reader) string { return r.payment }},
 	{"statements of 1,000 lines", 64, patience, func(r *reader) string { return r.account + "/statement?limit=1000" }},
-	{"statements of days", 4, patience, func(r *reader) string { return r.day }},
+	{"statements of days", 64, patience, func(r *reader) string { return r.day }},
 	{"balances", 64, patience, func(r *reader) string {
 		return accountPath(r.population.Customer(
 			r.bank + r.population.Banks*rand.IntN(r.population.Customers/r.population.Banks)))
 	}},
 	{"participants", 64, patience, func(r *reader) string { return "/v1/participants/" + string(r.ispb) }},
+	{"what is refused", 64, patience, func(*reader) string { return "/v1/payments/none" }},
 	{readPast, 4, slice, func(r *reader) string { return "/v1/settlements?from=start&participant=" + string(r.ispb) }},
 }
 
@@ -89,7 +89,7 @@ func (r *reader) read(ctx context.Context, flood int) {
 				cancel()
 
 				switch answer.Status { // none if the flood's end came before
-				case http.StatusOK:
+				case http.StatusOK, http.StatusBadRequest:
 					r.reads.Add(1)
 				case http.StatusTooManyRequests:
 					r.refused.Add(1)

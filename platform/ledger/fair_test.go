@@ -1,13 +1,20 @@
 package ledger
 
 import (
+	"errors"
 	"math"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // Those who always read get equal parts by cost, however much each of their reads costs, and all together no more
@@ -106,6 +113,7 @@ func TestAQueryHasItsTurnAmongLookUps(t *testing.T) {
 			for range 3 {
 				r.put("10000001", &question{kind: transferLookUp, objects: 4, ids: make([]tb.Uint128, 4)})
 			}
+			r.put("10000001", &question{kind: turn, answer: make(chan []struct{}, 1)}) // stays behind all of these
 
 			if round == 0 {
 				r.put("10000001", asked)
@@ -121,4 +129,49 @@ func TestAQueryHasItsTurnAmongLookUps(t *testing.T) {
 			r.charge(batch, by, time.Millisecond)
 		}
 	}
+}
+
+// While payments wait, answers that ask the ledger nothing have a share, too, however many ask. Another holder has its
+// turn at once, and so has everybody while no payment waits.
+func TestAnswersHaveAShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := true
+		r := NewReads(struct{ tigerbeetle.Client }{}, ReadsConfig{ReadShare{Share: 0.1, Readers: 2}, time.Second},
+			BatchConfig{EventsMax: 8189}, func() bool { return busy }, func(string) string { return "" },
+			prometheus.NewRegistry(), nil)
+		defer r.Close()
+		began := time.Now()
+		var taken, refused atomic.Int64
+		var asking sync.WaitGroup
+
+		for range 200 {
+			asking.Go(func() {
+				for time.Since(began) < 10*time.Second {
+					if crowded := (*Crowded)(nil); errors.As(r.Turn(t.Context(), "much"), &crowded) {
+						refused.Add(1)
+					} else {
+						taken.Add(1)
+					}
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		at := time.Now()
+		kit.Must(t, r.Turn(t.Context(), "little"))
+
+		if took := time.Since(at); took > 0 {
+			t.Errorf("another holder waits %v", took)
+		}
+		asking.Wait()
+
+		most := int64((creditMax + 0.05*time.Since(began).Seconds()) / answerCost.Seconds())
+		if n := taken.Load(); n > most+1 || n < most/2 || refused.Load() > 200*20 {
+			t.Errorf("%d turns, at most %d have a share; %d refused", n, most, refused.Load())
+		}
+		busy = false
+
+		for range 2 * most {
+			kit.Must(t, r.Turn(t.Context(), "other"))
+		}
+	})
 }

@@ -174,15 +174,15 @@ func settled(t testing.TB, bank pix.ISPB, at time.Time) []*entry {
 // While payments wait, a bank reads again what is kept only as fast as it may. Who only keeps up does not wait, however
 // much comes.
 func TestOnlyThePastIsPaced(t *testing.T) {
-	const all, limit = 8 * livePage, 5 * livePage // what may be read at once, and then none for a day
+	const all, limit = 8 * livePage, 5 * livePage // what may be read at once, and then few
 
 	for name, test := range map[string]struct {
 		age         time.Duration
 		least, most int64
 	}{"new": {0, all, all}, "kept": {time.Minute, limit, limit + livePage}} {
 		client := &takes{ResponseWriter: httptest.NewRecorder()}
-		f := &Feed{watcher: &Watcher{}, payments: func() bool { return true }, config: Config{KeepAlive: time.Hour},
-			pace: rate.NewLimiter(rate.Every(24*time.Hour), limit/keptAsOne)}
+		f := &Feed{watcher: &Watcher{}, payments: func() bool { return true },
+			config: Config{KeepAlive: time.Hour, HistoryRateMax: 1}, pace: rate.NewLimiter(1, limit/keptAsOne)}
 		f.watcher.newest.begin(make(position, 12))
 		f.watcher.newest.keep(settled(t, "10000002", time.Now().Add(-test.age)))
 		s := &settlementStream{Feed: f, participant: "10000002", events: web.StartEvents(client, time.Second)}

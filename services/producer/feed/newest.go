@@ -25,6 +25,10 @@ type newest struct {
 	ring []*entry
 	next uint64        // the number of the next report, counted since the start of this process
 	came chan struct{} // closed when reports come; nil if nobody waits
+
+	looked  time.Time // when so many had come, and how many came a second before that
+	had     uint64
+	comeNow float64
 }
 
 // entry is a record of pix.settlements. It is read when somebody wants it, once.
@@ -93,6 +97,19 @@ func (n *newest) keep(entries []*entry) {
 		close(n.came)
 		n.came = nil
 	}
+}
+
+// perSecond is how many reports came a second of late: since it was asked before, but for less than a second.
+func (n *newest) perSecond(now time.Time) float64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if since := now.Sub(n.looked); since >= time.Second {
+		n.comeNow = float64(n.next-n.had) / since.Seconds()
+		n.looked, n.had = now, n.next
+	}
+
+	return n.comeNow
 }
 
 // oldest returns the number of the oldest report that is kept, and the position from which on all are. The position is

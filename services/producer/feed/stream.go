@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -254,9 +255,18 @@ func (f *Feed) paced(ctx context.Context, reports int) bool {
 	if reports == 0 || !f.payments() {
 		return ctx.Err() == nil
 	}
+	f.pace.SetLimit(f.pastRate())
 
 	return f.pace.WaitN(ctx, reports) == nil
 }
+
+// pastRate is how many past settlements a second may be read: twice as many as come, so that who was away catches up,
+// and takes little where few are paid.
+func (f *Feed) pastRate() rate.Limit {
+	return rate.Limit(min(float64(f.config.HistoryRateMax), max(pastRateMin, 2*f.watcher.newest.perSecond(time.Now()))))
+}
+
+const pastRateMin = 1000
 
 // send sends the reports of the participant that were not sent before.
 func (s *settlementStream) send(entries []*entry) (sent int, err error) {

@@ -2,6 +2,7 @@ package frontdoor
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -51,9 +52,10 @@ func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 }
 
 // handler serves the API and its description. It admits callers and counts responses. While closed returns a
-// problem, that is the response to all of them: even who may call stands in the ledger.
+// problem, that is the response to all of them: even who may call stands in the ledger. turn waits until a known caller
+// may be answered, but for what paying needs.
 func handler(api []route, control *access.Control, closed func() *web.Problem,
-	registry prometheus.Registerer) http.Handler {
+	turn func(context.Context, string) *web.Problem, registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pix_producer_requests_total",
 		Help: "HTTP requests answered, by route and HTTP status; broken: the connection broke before the end of the response.",
@@ -86,6 +88,7 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 			if problem == nil {
 				who, problem = control.Admit(r)
 			}
+			stranger := problem != nil && who.Holder == "" // any number of them would leave the known no part
 
 			if problem == nil {
 				problem = web.Known(response, r, who.Name())
@@ -99,6 +102,10 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 				if problem == nil {
 					problem = wrong()
 				}
+			}
+
+			if route.method == http.MethodGet && !stranger && (problem != nil || !route.paying) {
+				problem = cmp.Or(turn(r.Context(), who.Name()), problem)
 			}
 
 			if problem != nil {

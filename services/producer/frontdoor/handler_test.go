@@ -1,20 +1,67 @@
 package frontdoor
 
 import (
+	"context"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/register"
+	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/query"
 )
+
+// Who reads has a turn, even for a refusal. Strangers have none, nor what paying needs.
+func TestReadsHaveATurn(t *testing.T) {
+	digests := filepath.Join(t.TempDir(), "digests")
+	key := keys.New(keys.CentralBank)
+	kit.Must(t, os.WriteFile(digests, fmt.Appendf(nil, "%s %x\n", keys.CentralBank, sha256.Sum256([]byte(key))), 0o600))
+	health := &telemetry.Telemetry{Log: zap.NewNop(), Registry: prometheus.NewRegistry(), Health: telemetry.NewHealth()}
+	control, err := access.New(access.Config{KeysFile: digests, RateMax: 0, BurstMax: 3}, time.Now,
+		register.New(nil, 1, health))
+	kit.Must(t, err)
+	var turns int
+	serve := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+	api := []route{{method: "GET", path: "/read", handler: serve}, {method: "POST", path: "/act", handler: serve},
+		{method: "GET", path: "/paying", handler: serve, paying: true}}
+	handler := handler(api, control, func() *web.Problem { return nil }, func(context.Context, string) *web.Problem {
+		turns++
+		return nil
+	}, prometheus.NewRegistry())
+
+	for _, test := range []struct {
+		method, path, key string
+		status, turns     int
+	}{
+		{"GET", "/read", "", 401, 0}, {"GET", "/read", key, 200, 1}, {"POST", "/act", key, 200, 0},
+		{"GET", "/paying", key, 200, 0}, {"GET", "/paying", key, 429, 1}, {"GET", "/read?wrong=1", key, 429, 1},
+	} {
+		request, response := httptest.NewRequest(test.method, test.path, http.NoBody), httptest.NewRecorder()
+		if test.key != "" {
+			request.Header.Set("Authorization", "Bearer "+test.key)
+		}
+		turns = 0
+
+		if handler.ServeHTTP(response, request); response.Code != test.status || turns != test.turns {
+			t.Errorf("%+v: %d after %d turns", test, response.Code, turns)
+		}
+	}
+}
 
 // A response that breaks off is counted, and not as a good one.
 func TestABrokenResponseIsCounted(t *testing.T) {
@@ -30,7 +77,8 @@ func TestABrokenResponseIsCounted(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}}
-	server := httptest.NewServer(handler([]route{breaks}, control, func() *web.Problem { return nil }, registry))
+	server := httptest.NewServer(handler([]route{breaks}, control, func() *web.Problem { return nil },
+		func(context.Context, string) *web.Problem { return nil }, registry))
 	defer server.Close()
 
 	response, err := http.Get(server.URL + "/breaks")

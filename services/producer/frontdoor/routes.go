@@ -24,6 +24,7 @@ type route struct {
 	handler      http.HandlerFunc
 	permission   access.Permission // nil: the central bank only
 	lasts        bool              // a stream: HEAD would wait for its end
+	paying       bool              // what paying needs, and no read
 
 	id, summary, description string
 	parameters               []string // names in parameters, without those of the path
@@ -239,7 +240,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 		},
 		{
 			method: "GET", path: "/v1/participants/{ispb}/questions", handler: serves(board.Questions),
-			permission: access.OwnQuestions, lasts: true, id: "questions",
+			permission: access.OwnQuestions, lasts: true, paying: true, id: "questions",
 			summary: "What a bank is asked: whether it will credit its customers",
 			description: "Server-sent events: question; over (the payment ended); refused (the seal of an answer was wrong, and the question is open). A stream begins with all open questions. It delivers at least once: a question comes again until it is answered or over. Last-Event-ID leaves out what was told before, at any front door. " +
 				"Programs that name the same share divide the questions among them, at one front door; without a share each program is told all. With Accept: application/json it is a poll: open questions that no other poll has, at once, or with Prefer: wait=N as soon as there are some.",

@@ -206,6 +206,15 @@ func read[O any](ctx context.Context, l *Ledger,
 	return found, l.unread(err)
 }
 
+// Turn waits, while payments wait, until a caller may be answered: each has its part of what answers to reads may take,
+// even of refusals.
+func (l *Ledger) Turn(ctx context.Context, caller string) *web.Problem {
+	bounded, done := context.WithTimeout(ctx, l.config.Timeout)
+	defer done()
+
+	return l.unread(l.reads.Turn(bounded, caller))
+}
+
 // unread returns the response to a read that was not answered, or nil.
 func (l *Ledger) unread(err error) *web.Problem {
 	var crowded *ledger.Crowded

@@ -89,7 +89,7 @@ func (r *reader) read(ctx context.Context, flood int) {
 				cancel()
 
 				switch answer.Status { // none if the flood's end came before
-				case http.StatusOK, http.StatusBadRequest:
+				case http.StatusOK, http.StatusUnprocessableEntity:
 					r.reads.Add(1)
 				case http.StatusTooManyRequests:
 					r.refused.Add(1)

@@ -52,8 +52,8 @@ func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 }
 
 // handler serves the API and its description. It admits callers and counts responses. While closed returns a
-// problem, that is the response to all of them: even who may call stands in the ledger. turn waits until a known caller
-// may be answered, but for what paying needs.
+// problem, that is the response to all of them: even who may call stands in the ledger. turn waits until somebody may
+// be answered; what paying needs waits for none.
 func handler(api []route, control *access.Control, closed func() *web.Problem,
 	turn func(context.Context, string) *web.Problem, registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -70,7 +70,15 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 	})
 	registry.MustRegister(requests, acceptSeconds, inFlight)
 
-	mux := http.NewServeMux()
+	mux, others := http.NewServeMux(), http.NewServeMux()
+	public := func(w http.ResponseWriter, r *http.Request) {
+		if problem := turn(r.Context(), strangers); problem != nil {
+			problem.Write(w)
+		} else {
+			others.ServeHTTP(w, r)
+		}
+	}
+	mux.HandleFunc("/", public)
 
 	methods := map[string][]string{}
 	for _, route := range api {
@@ -88,7 +96,11 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 			if problem == nil {
 				who, problem = control.Admit(r)
 			}
-			stranger := problem != nil && who.Holder == "" // any number of them would leave the known no part
+
+			holder, reads := who.Name(), route.method == http.MethodGet
+			if problem != nil && problem.Status == http.StatusUnauthorized {
+				holder, reads = strangers, true
+			}
 
 			if problem == nil {
 				problem = web.Known(response, r, who.Name())
@@ -104,8 +116,8 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 				}
 			}
 
-			if route.method == http.MethodGet && !stranger && (problem != nil || !route.paying) {
-				problem = cmp.Or(turn(r.Context(), who.Name()), problem)
+			if reads && holder != "" && (problem != nil || !route.paying) {
+				problem = cmp.Or(turn(r.Context(), holder), problem)
 			}
 
 			if problem != nil {
@@ -121,22 +133,23 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 		})
 
 		if route.lasts {
-			mux.HandleFunc("HEAD "+route.path, notAllowed([]string{route.method}))
+			mux.HandleFunc("HEAD "+route.path, public)
+			others.HandleFunc("HEAD "+route.path, notAllowed([]string{route.method}))
 		}
 	}
 
 	for path, allowed := range methods {
-		mux.HandleFunc(path, notAllowed(allowed))
+		others.HandleFunc(path, notAllowed(allowed))
 	}
 	// it takes milliseconds, which a start can do without
 	description := sync.OnceValue(func() []byte { return describe(api) })
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	others.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(description()) // an error means that the client is gone
 	})
-	serveViewer(mux)
-	mux.HandleFunc("GET /{$}", index)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	serveViewer(others)
+	others.HandleFunc("GET /{$}", index)
+	others.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		(&web.Problem{Type: web.Kind("unknown-path"), Title: "Unknown path", Status: http.StatusNotFound, Field: "path",
 			Value: r.URL.Path, Rule: "a path of /openapi.json",
 			Detail: "there is nothing here: GET /openapi.json describes what there is"}).Write(w)
@@ -144,6 +157,9 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 
 	return web.NamesRequests(mux)
 }
+
+// strangers are all callers who have not shown who they are. They share one turn: there may be any number of them.
+const strangers = "strangers"
 
 // index leads to what there is: people to the viewer, programs to the description.
 func index(w http.ResponseWriter, r *http.Request) {

@@ -26,7 +26,7 @@ import (
 	"github.com/liquida/liquida/services/producer/query"
 )
 
-// Who reads has a turn, even for a refusal. Strangers have none, nor what paying needs.
+// Who reads has a turn, even for a refusal. All strangers share one, and what paying needs has none.
 func TestReadsHaveATurn(t *testing.T) {
 	digests := filepath.Join(t.TempDir(), "digests")
 	key := keys.New(keys.CentralBank)
@@ -35,30 +35,36 @@ func TestReadsHaveATurn(t *testing.T) {
 	control, err := access.New(access.Config{KeysFile: digests, RateMax: 0, BurstMax: 3}, time.Now,
 		register.New(nil, 1, health))
 	kit.Must(t, err)
-	var turns int
+	var turns []string
 	serve := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
 	api := []route{{method: "GET", path: "/read", handler: serve}, {method: "POST", path: "/act", handler: serve},
 		{method: "GET", path: "/paying", handler: serve, paying: true}}
-	handler := handler(api, control, func() *web.Problem { return nil }, func(context.Context, string) *web.Problem {
-		turns++
+	turn := func(_ context.Context, holder string) *web.Problem {
+		turns = append(turns, holder)
 		return nil
-	}, prometheus.NewRegistry())
+	}
+	handler := handler(api, control, func() *web.Problem { return nil }, turn, prometheus.NewRegistry())
 
 	for _, test := range []struct {
 		method, path, key string
-		status, turns     int
+		status            int
+		turn              string
 	}{
-		{"GET", "/read", "", 401, 0}, {"GET", "/read", key, 200, 1}, {"POST", "/act", key, 200, 0},
-		{"GET", "/paying", key, 200, 0}, {"GET", "/paying", key, 429, 1}, {"GET", "/read?wrong=1", key, 429, 1},
+		{"GET", "/read", "", 401, strangers}, {"POST", "/act", "", 401, strangers},
+		{"GET", "/none", key, 404, strangers}, {"POST", "/read", key, 405, strangers},
+		{"GET", "/read", key, 200, keys.CentralBank}, {"POST", "/act", key, 200, ""},
+		{"GET", "/paying", key, 200, ""}, {"GET", "/paying", key, 429, keys.CentralBank},
+		{"GET", "/read?wrong=1", key, 429, keys.CentralBank},
 	} {
 		request, response := httptest.NewRequest(test.method, test.path, http.NoBody), httptest.NewRecorder()
 		if test.key != "" {
 			request.Header.Set("Authorization", "Bearer "+test.key)
 		}
-		turns = 0
+		turns = nil
+		handler.ServeHTTP(response, request)
 
-		if handler.ServeHTTP(response, request); response.Code != test.status || turns != test.turns {
-			t.Errorf("%+v: %d after %d turns", test, response.Code, turns)
+		if response.Code != test.status || strings.Join(turns, ",") != test.turn {
+			t.Errorf("%+v: %d after turns of %q", test, response.Code, turns)
 		}
 	}
 }

@@ -168,6 +168,16 @@ func TestAnswersHaveAShare(t *testing.T) {
 		if n := taken.Load(); n > most+1 || n < most/2 || refused.Load() > 200*20 {
 			t.Errorf("%d turns, at most %d have a share; %d refused", n, most, refused.Load())
 		}
+
+		for range 1 + int(creditMax/wrongCost.Seconds()) {
+			r.Wrong("little")
+		}
+		at = time.Now()
+		kit.Must(t, r.Turn(t.Context(), "little"))
+
+		if time.Since(at) == 0 {
+			t.Error("who asks for nothing but what is wrong does not wait")
+		}
 		busy = false
 
 		for range 2 * most {

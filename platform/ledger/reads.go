@@ -95,6 +95,9 @@ const (
 // ledger. On two cores a refusal took 130 µs of the front door's.
 const answerCost = 150 * time.Microsecond
 
+// wrongCost is charged for an answer that no correct program gets, as well: nobody needs many of them.
+const wrongCost = 10 * answerCost
+
 // ReadObjects is how many objects a request reads, if no question alone needs more. A payment may have to wait for it,
 // so it is as few as do not make requests many.
 const ReadObjects = 256
@@ -159,6 +162,16 @@ func (r *Reads) Turn(ctx context.Context, holder string) error {
 	_, err := await(ctx, r, r.config.WaitMax, holder, &question{kind: turn, answer: result}, result)
 
 	return err
+}
+
+// Wrong charges a holder for a request that was wrong, after its turn.
+func (r *Reads) Wrong(holder string) {
+	if !r.payments() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fair.of(holder).credit -= wrongCost.Seconds()
 }
 
 // takeTurn takes a turn at once, if nothing else of the holder waits and it has credit.

@@ -128,7 +128,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 
 	server, err := web.Serve(http, on.Listen,
 		handler(api(submissions, ledger, following, act.New(config.Act, ledger, pools), board), control, ledger.Closed,
-			ledger.Turn, t.Registry), t.Log)
+			turns{ledger.Turn, ledger.Wrong}, t.Registry), t.Log)
 	if err != nil {
 		return err
 	}

@@ -52,10 +52,10 @@ func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 }
 
 // handler serves the API and its description. It admits callers and counts responses. While closed returns a
-// problem, that is the response to all of them: even who may call stands in the ledger. turn waits until somebody may
-// be answered; what paying needs waits for none.
-func handler(api []route, control *access.Control, closed func() *web.Problem,
-	turn func(context.Context, string) *web.Problem, registry prometheus.Registerer) http.Handler {
+// problem, that is the response to all of them: even who may call stands in the ledger. What paying needs waits for no
+// turn.
+func handler(api []route, control *access.Control, closed func() *web.Problem, turns turns,
+	registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pix_producer_requests_total",
 		Help: "HTTP requests answered, by route and HTTP status; broken: the connection broke before the end of the response.",
@@ -72,7 +72,7 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 
 	mux, others := http.NewServeMux(), http.NewServeMux()
 	public := func(w http.ResponseWriter, r *http.Request) {
-		if problem := turn(r.Context(), strangers); problem != nil {
+		if problem := turns.wait(r.Context(), strangers); problem != nil {
 			problem.Write(w)
 		} else {
 			others.ServeHTTP(w, r)
@@ -117,7 +117,7 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 			}
 
 			if reads && holder != "" && (problem != nil || !route.paying) {
-				problem = cmp.Or(turn(r.Context(), holder), problem)
+				problem = cmp.Or(turns.wait(r.Context(), holder), problem)
 			}
 
 			if problem != nil {
@@ -127,6 +127,10 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 			}
 
 			status = strconv.Itoa(response.status)
+			if reads && holder != "" && slices.Contains(wrongStatuses, response.status) {
+				turns.wrong(holder)
+			}
+
 			if response.status == http.StatusAccepted && !response.waited() {
 				acceptSeconds.Observe(time.Since(started).Seconds())
 			}
@@ -157,6 +161,16 @@ func handler(api []route, control *access.Control, closed func() *web.Problem,
 
 	return web.NamesRequests(mux)
 }
+
+// turns are how callers share the time for answers to reads.
+type turns struct {
+	wait  func(ctx context.Context, holder string) *web.Problem // until it may be answered
+	wrong func(holder string)                                   // its request was wrong
+}
+
+// wrongStatuses are those that no correct program gets for a read.
+var wrongStatuses = []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
+	http.StatusUnprocessableEntity}
 
 // strangers are all callers who have not shown who they are. They share one turn: there may be any number of them.
 const strangers = "strangers"

@@ -32,18 +32,18 @@ func TestReadsHaveATurn(t *testing.T) {
 	key := keys.New(keys.CentralBank)
 	kit.Must(t, os.WriteFile(digests, fmt.Appendf(nil, "%s %x\n", keys.CentralBank, sha256.Sum256([]byte(key))), 0o600))
 	health := &telemetry.Telemetry{Log: zap.NewNop(), Registry: prometheus.NewRegistry(), Health: telemetry.NewHealth()}
-	control, err := access.New(access.Config{KeysFile: digests, RateMax: 0, BurstMax: 3}, time.Now,
+	control, err := access.New(access.Config{KeysFile: digests, RateMax: 0, BurstMax: 4}, time.Now,
 		register.New(nil, 1, health))
 	kit.Must(t, err)
-	var turns []string
+	var taken, wrong []string
 	serve := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
 	api := []route{{method: "GET", path: "/read", handler: serve}, {method: "POST", path: "/act", handler: serve},
 		{method: "GET", path: "/paying", handler: serve, paying: true}}
-	turn := func(_ context.Context, holder string) *web.Problem {
-		turns = append(turns, holder)
+	shared := turns{func(_ context.Context, holder string) *web.Problem {
+		taken = append(taken, holder)
 		return nil
-	}
-	handler := handler(api, control, func() *web.Problem { return nil }, turn, prometheus.NewRegistry())
+	}, func(holder string) { wrong = append(wrong, holder) }}
+	handler := handler(api, control, func() *web.Problem { return nil }, shared, prometheus.NewRegistry())
 
 	for _, test := range []struct {
 		method, path, key string
@@ -53,18 +53,20 @@ func TestReadsHaveATurn(t *testing.T) {
 		{"GET", "/read", "", 401, strangers}, {"POST", "/act", "", 401, strangers},
 		{"GET", "/none", key, 404, strangers}, {"POST", "/read", key, 405, strangers},
 		{"GET", "/read", key, 200, keys.CentralBank}, {"POST", "/act", key, 200, ""},
-		{"GET", "/paying", key, 200, ""}, {"GET", "/paying", key, 429, keys.CentralBank},
+		{"GET", "/paying", key, 200, ""}, {"GET", "/paying?wrong=1", key, 422, keys.CentralBank},
+		{"GET", "/paying", key, 429, keys.CentralBank},
 		{"GET", "/read?wrong=1", key, 429, keys.CentralBank},
 	} {
 		request, response := httptest.NewRequest(test.method, test.path, http.NoBody), httptest.NewRecorder()
 		if test.key != "" {
 			request.Header.Set("Authorization", "Bearer "+test.key)
 		}
-		turns = nil
+		taken, wrong = nil, nil
 		handler.ServeHTTP(response, request)
 
-		if response.Code != test.status || strings.Join(turns, ",") != test.turn {
-			t.Errorf("%+v: %d after turns of %q", test, response.Code, turns)
+		isWrong := test.status == 401 || test.status == 422
+		if response.Code != test.status || strings.Join(taken, ",") != test.turn || (len(wrong) > 0) != isWrong {
+			t.Errorf("%+v: %d after turns of %q, wrong %q", test, response.Code, taken, wrong)
 		}
 	}
 }
@@ -84,7 +86,7 @@ func TestABrokenResponseIsCounted(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}}
 	server := httptest.NewServer(handler([]route{breaks}, control, func() *web.Problem { return nil },
-		func(context.Context, string) *web.Problem { return nil }, registry))
+		turns{func(context.Context, string) *web.Problem { return nil }, func(string) {}}, registry))
 	defer server.Close()
 
 	response, err := http.Get(server.URL + "/breaks")

@@ -215,6 +215,9 @@ func (l *Ledger) Turn(ctx context.Context, caller string) *web.Problem {
 	return l.unread(l.reads.Turn(bounded, caller))
 }
 
+// Wrong says that a caller that had its turn asked for what no correct program asks for: its next one comes later.
+func (l *Ledger) Wrong(caller string) { l.reads.Wrong(caller) }
+
 // unread returns the response to a read that was not answered, or nil.
 func (l *Ledger) unread(err error) *web.Problem {
 	var crowded *ledger.Crowded

@@ -80,7 +80,7 @@ Environment:
 		}
 
 		if flags.from == "" {
-			started, config.Log = true, os.Stderr
+			config.Log = os.Stderr
 			result, err = bench.Measure(command.Context(), config)
 		} else if result, err = bench.Read(flags.from); err != nil {
 			return fmt.Errorf("--from: %w", err)

@@ -135,9 +135,10 @@ func TestAQueryHasItsTurnAmongLookUps(t *testing.T) {
 // turn at once, and so has everybody while no payment waits.
 func TestAnswersHaveAShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		busy := true
+		var busy atomic.Bool
+		busy.Store(true)
 		r := NewReads(struct{ tigerbeetle.Client }{}, ReadsConfig{ReadShare{Share: 0.1, Readers: 2}, time.Second},
-			BatchConfig{EventsMax: 8189}, func() bool { return busy }, func(string) string { return "" },
+			BatchConfig{EventsMax: 8189}, busy.Load, func(string) string { return "" },
 			prometheus.NewRegistry(), nil)
 		defer r.Close()
 		began := time.Now()
@@ -178,7 +179,7 @@ func TestAnswersHaveAShare(t *testing.T) {
 		if time.Since(at) == 0 {
 			t.Error("who asks for nothing but what is wrong does not wait")
 		}
-		busy = false
+		busy.Store(false)
 
 		for range 2 * most {
 			kit.Must(t, r.Turn(t.Context(), "other"))

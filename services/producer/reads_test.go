@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,10 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/query"
@@ -133,6 +136,48 @@ func TestReadsHaveAShareAndPayingHasNone(t *testing.T) {
 
 	if refused := counted(t, health.Registry, "pix_ledger_reads_refused_total"); refused != refusals || refused < 2 {
 		t.Errorf("%v refusals are counted, %v before", refused, refusals)
+	}
+}
+
+// A bank that has used up its part of the reads, even by requests that are wrong, still follows its acts, and is still
+// asked: who pays it waits for both. Another bank, and strangers, have parts of their own.
+func TestABankWithoutAPartOfTheReadsIsPaid(t *testing.T) {
+	t.Parallel()
+	b, r := startBroker(t), makeRing(t)
+	order := &kgo.Record{Topic: stream.Payments, Value: []byte("an order that no engine takes")}
+	kit.Must(t, b.Client().ProduceSync(t.Context(), order).FirstErr())
+	p := startProgram(t, b, aLedger(t), "HTTP_KEYS_FILE="+r.digests, "LEDGER_READ_SHARE=0.0001", "LEDGER_READERS=100",
+		"LEDGER_READ_WAIT_MAX=100ms")
+	p.asIs = true
+	p.AwaitNeed("kafka", false)
+	kit.Await(t, "the order", func() (bool, string) {
+		return strings.Contains(p.metrics(), "\npix_payments_wait 1\n"), ""
+	})
+	get := func(key, path string) int {
+		return p.ofBank(t.Context(), key, "GET", path, http.NoBody).StatusCode //nolint:bodyclose // ofBank closes it
+	}
+	one, other := r.of(t, "10000001"), r.of(t, "10000002")
+
+	for _, key := range []string{one, "unknown"} {
+		kit.Await(t, "the end of the part", func() (bool, string) {
+			status := get(key, "/v1/payments/none")
+			return status == http.StatusTooManyRequests, fmt.Sprint(status)
+		})
+	}
+
+	for _, test := range []struct {
+		key, path string
+		status    int
+	}{
+		{one, "/v1/participants/10000001/acts", http.StatusOK},
+		{one, "/v1/participants/10000001/questions", http.StatusOK},
+		{one, "/v1/participants/10000001/acts?wrong=1", http.StatusTooManyRequests},
+		{"unknown", "/v1/participants/10000001/acts", http.StatusTooManyRequests},
+		{other, "/v1/payments/none", http.StatusUnprocessableEntity},
+	} {
+		if status := get(test.key, test.path); status != test.status {
+			t.Errorf("%s: %d, want %d", test.path, status, test.status)
+		}
 	}
 }
 

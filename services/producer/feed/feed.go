@@ -33,7 +33,7 @@ type Config struct {
 	KeepAlive      time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" range:"100ms to 5m" help:"how often a silent stream sends a comment"`
 	WriteTimeout   time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" range:"100ms to 1m" help:"for one event to be written; then the stream ends"`
 	HistoriesMax   int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" range:"1 to 64" help:"streams that read past settlements from Kafka at the same time; others wait"`
-	HistoryRateMax int           `env:"SETTLEMENT_HISTORY_RATE_MAX" envDefault:"5000" range:"100 to 10000000" help:"past settlements a second that all streams together read from Kafka at most while payments wait: twice as many as come, at least 1000; and 5 times as many of the newest, which are kept"`
+	HistoryRateMax int           `env:"SETTLEMENT_HISTORY_RATE_MAX" envDefault:"5000" range:"100 to 10000000" help:"past settlements a second that all streams together read from Kafka at most while payments wait; fewer if twice as many as come, and 1000, are fewer; and 5 times as many of the newest, which are kept"`
 }
 
 // Feed serves waits and streams.

@@ -26,9 +26,9 @@ type newest struct {
 	next uint64        // the number of the next report, counted since the start of this process
 	came chan struct{} // closed when reports come; nil if nobody waits
 
-	looked  time.Time // when so many had come, and how many came a second before that
-	had     uint64
-	comeNow float64
+	measured time.Time // when next was
+	was      uint64    // next then
+	rate     float64   // reports a second before
 }
 
 // entry is a record of pix.settlements. It is read when somebody wants it, once.
@@ -99,17 +99,17 @@ func (n *newest) keep(entries []*entry) {
 	}
 }
 
-// perSecond is how many reports came a second of late: since it was asked before, but for less than a second.
+// perSecond is how many reports a second came since it was measured before, a second ago or more.
 func (n *newest) perSecond(now time.Time) float64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	if since := now.Sub(n.looked); since >= time.Second {
-		n.comeNow = float64(n.next-n.had) / since.Seconds()
-		n.looked, n.had = now, n.next
+	if since := now.Sub(n.measured); since >= time.Second {
+		n.rate = float64(n.next-n.was) / since.Seconds()
+		n.measured, n.was = now, n.next
 	}
 
-	return n.comeNow
+	return n.rate
 }
 
 // oldest returns the number of the oldest report that is kept, and the position from which on all are. The position is

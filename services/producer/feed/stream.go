@@ -260,13 +260,13 @@ func (f *Feed) paced(ctx context.Context, reports int) bool {
 	return f.pace.WaitN(ctx, reports) == nil
 }
 
-// pastRate is how many past settlements a second may be read: twice as many as come, so that who was away catches up,
-// and takes little where few are paid.
+// pastRate is how many past settlements a second may be read while payments wait: twice as many as come, so that who
+// was away catches up, and takes little where few are paid.
 func (f *Feed) pastRate() rate.Limit {
 	return rate.Limit(min(float64(f.config.HistoryRateMax), max(pastRateMin, 2*f.watcher.newest.perSecond(time.Now()))))
 }
 
-const pastRateMin = 1000
+const pastRateMin = 1000 // a second
 
 // send sends the reports of the participant that were not sent before.
 func (s *settlementStream) send(entries []*entry) (sent int, err error) {

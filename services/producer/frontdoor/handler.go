@@ -52,8 +52,8 @@ func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 }
 
 // handler serves the API and its description. It admits callers and counts responses. While closed returns a
-// problem, that is the response to all of them: even who may call stands in the ledger. What paying needs waits for no
-// turn.
+// problem, that is the response to all of them: even who may call stands in the ledger. What paying needs waits for
+// no turn.
 func handler(api []route, control *access.Control, closed func() *web.Problem, turns turns,
 	registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -24,7 +24,7 @@ type route struct {
 	handler      http.HandlerFunc
 	permission   access.Permission // nil: the central bank only
 	lasts        bool              // a stream: HEAD would wait for its end
-	paying       bool              // what paying needs, and no read
+	paying       bool              // a GET that paying needs: it waits for no turn, unless it is refused
 
 	id, summary, description string
 	parameters               []string // names in parameters, without those of the path
@@ -207,7 +207,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 		},
 		{
 			method: "GET", path: "/v1/participants/{ispb}/acts", handler: answers(ledger.ParticipantActs),
-			permission: access.OwnPath, id: "participantActs",
+			permission: access.OwnPath, paying: true, id: "participantActs",
 			summary: "The acts on a participant and on its accounts, oldest first", description: followDescription,
 			parameters: []string{"limit", "cursor"},
 			responses: map[int]message{
@@ -218,7 +218,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 		},
 		{
 			method: "GET", path: "/v1/acts", handler: answers(ledger.Acts),
-			permission: access.CentralBankOnly, id: "acts",
+			permission: access.CentralBankOnly, paying: true, id: "acts",
 			summary: "All acts, oldest first", description: "For the central bank only. " + followDescription,
 			parameters: []string{"limit", "cursor"},
 			responses: map[int]message{

@@ -127,6 +127,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		return nil, fmt.Errorf("cannot create the Kafka consumer: %w", err)
 	}
 	defer consumer.Close()
+	stream.Together(consumer, stream.Settlements, stream.DeadLetters)
 
 	if _, _, err := producer.ProducerID(ctx); err != nil { // now, so that the first payments do not wait for it
 		return nil, fmt.Errorf("the broker gives no producer id: %w", err)

@@ -13,7 +13,8 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-func (b *bank) assigned(_ context.Context, _ *kgo.Client, assigned map[string][]int32) {
+func (b *bank) assigned(_ context.Context, client *kgo.Client, assigned map[string][]int32) {
+	stream.Together(client, stream.AuthorizationRequests)
 	b.mu.Lock()
 	for _, number := range assigned[stream.AuthorizationRequests] {
 		b.partitions[number] = newPartition()

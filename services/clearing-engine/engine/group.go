@@ -106,6 +106,8 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		e.ownedMu.Unlock()
 		go p.run()
 	}
+	stream.Together(client, stream.Payments)
+	stream.Together(e.direct, stream.AuthorizationResponses)
 	e.direct.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.AuthorizationResponses: responses})
 
 	return true

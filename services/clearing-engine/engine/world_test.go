@@ -122,7 +122,7 @@ func (w *world) connect(options ...kgo.Opt) *kgo.Client {
 
 	client, err := kgo.NewClient(
 		append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(w.network.DialContext),
-			kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+			kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchMaxWait(100*time.Millisecond))...)
 	if err != nil {
 		w.t.Fatal(err)
 	}

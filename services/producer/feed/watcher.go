@@ -84,6 +84,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		return
 	}
 	defer client.Close()
+	stream.Together(client, stream.Settlements)
 	w.newest.begin(from)
 	w.mu.Lock()
 	w.client = client

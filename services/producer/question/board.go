@@ -231,6 +231,7 @@ func (b *Board) read(ctx context.Context) error {
 	if err != nil {
 		return nil // ctx has ended
 	}
+	stream.Together(client, stream.AuthorizationRequests)
 	client.AddConsumePartitions(from)
 	beside.Go(func() { stream.FollowAdded(ctx, client, from) })
 	beside.Go(func() { b.fill(ctx, r) })

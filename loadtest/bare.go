@@ -9,10 +9,10 @@ import (
 // bareCommand is a process of the bench's bare pipeline, which starts it itself.
 func bareCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "bare ROLE KAFKA LEDGER", Hidden: true, Args: cobra.ExactArgs(3), ValidArgs: bench.BareRoles,
+		Use: "bare ROLE KAFKA LEDGER ANSWERS", Hidden: true, Args: cobra.ExactArgs(4), ValidArgs: bench.BareRoles,
 		RunE: func(command *cobra.Command, args []string) error {
 			started = true
-			return bench.RunBare(command.Context(), args[0], args[1], args[2])
+			return bench.RunBare(command.Context(), args[0], args[1], args[2], args[3])
 		},
 	}
 }

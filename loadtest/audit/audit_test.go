@@ -664,10 +664,6 @@ func accountMessage(a pix.Account) *pixv1.Account {
 	return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
 }
 
-func accountIn(m *pixv1.Account) pix.Account {
-	return pix.Account{ISPB: pix.ISPB(m.GetIspb()), Branch: m.GetBranch(), Number: m.GetNumber()}
-}
-
 func encode(t *testing.T, o *pixv1.PaymentOrder) []byte {
 	value, err := o.MarshalVT()
 	kit.Must(t, err)
@@ -691,7 +687,7 @@ func judgedByPlatform(value []byte, recordTime time.Time) error {
 		return err
 	}
 	_, err := pix.Draft{
-		EndToEndID: m.EndToEndId, Payer: accountIn(m.Payer), Payee: accountIn(m.Payee),
+		EndToEndID: m.EndToEndId, Payer: pix.AccountIn(m.Payer), Payee: pix.AccountIn(m.Payee),
 		AmountCentavos:   m.AmountCentavos,
 		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,
 	}.Validate(recordTime)

@@ -69,7 +69,8 @@ func (h *history) giveBack(order int, centavos uint64) *giver {
 	o := h.message(order)
 	original, err := pix.ParseEndToEndID(o.EndToEndId)
 	kit.Must(h.t, err)
-	payment := pix.Content{Payer: accountIn(o.Payer), Payee: accountIn(o.Payee), AmountCentavos: o.AmountCentavos}
+	payment := pix.Content{Payer: pix.AccountIn(o.Payer), Payee: pix.AccountIn(o.Payee),
+		AmountCentavos: o.AmountCentavos}
 	g := &giver{h, pix.NewReturnID(payment.Payee.ISPB, h.now, h.random),
 		pix.ReturnContent{Original: original, AmountCentavos: centavos, Reason: pix.ReturnReasons[0]}, payment, nil}
 	g.message = &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{

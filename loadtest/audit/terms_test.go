@@ -62,7 +62,8 @@ func (h *history) capped(o *pixv1.PaymentOrder) {
 	h.stamp()
 	id, err := pix.ParseEndToEndID(o.EndToEndId)
 	kit.Must(h.t, err)
-	content := pix.Content{Payer: accountIn(o.Payer), Payee: accountIn(o.Payee), AmountCentavos: o.AmountCentavos}
+	content := pix.Content{Payer: pix.AccountIn(o.Payer), Payee: pix.AccountIn(o.Payee),
+		AmountCentavos: o.AmountCentavos}
 
 	chain := ledger.AppendCap(ledger.AppendReserve(nil, id, content, 60), id, content, ledger.Night, windowSeconds)
 	for i := range chain {

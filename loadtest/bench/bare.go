@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -28,17 +30,19 @@ import (
 // validated, looked up, limited, sealed, or safe against a crash. Other figures are told in times of it.
 
 // BareRoles are the two processes of the bare pipeline.
-var BareRoles = []string{"engine", "bank"}
+var BareRoles = []string{"engine-bare", stack.Simulator}
 
-// bareReady is what such a process prints for each of its hops, once that has its partitions.
-const bareReady = "ready"
-
-// RunBare is one process of the bare pipeline. It ends with ctx.
-func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses string) error {
+// RunBare is one process of the bare pipeline. It ends with ctx. answers is after how long the bank answers.
+func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses, answers string) error {
 	kafka := stream.Config{Brokers: []string{kafkaAddress}}
-	if role == "bank" {
-		return hop{from: stream.AuthorizationRequests, to: stream.AuthorizationResponses,
-			take: accept}.run(ctx, kafka, nil)
+
+	if role == stack.Simulator {
+		late, err := time.ParseDuration(answers)
+		if err != nil {
+			return err
+		}
+
+		return hop{stream.AuthorizationRequests, stream.AuthorizationResponses, accept, late}.run(ctx, kafka, nil)
 	}
 
 	client, err := connect(ledger.Config{Addresses: strings.Split(ledgerAddresses, ",")})
@@ -50,8 +54,8 @@ func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses string) er
 	ended := make(chan error, 2)
 
 	for _, h := range []hop{
-		{stream.Payments, stream.AuthorizationRequests, holds(&open)},
-		{stream.AuthorizationResponses, stream.Settlements, posts(&open)},
+		{stream.Payments, stream.AuthorizationRequests, holds(&open), 0},
+		{stream.AuthorizationResponses, stream.Settlements, posts(&open), 0},
 	} {
 		go func() { ended <- h.run(ctx, kafka, client) }()
 	}
@@ -64,19 +68,18 @@ func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses string) er
 type hop struct {
 	from, to string
 	take     taking
+	late     time.Duration // after which it writes, on average: no answer comes in the order of the questions
 }
 
 // taking returns what a record makes a hop write, if it does, and the transfers with those of the record.
 type taking func(*kgo.Record, []tb.Transfer) ([]byte, []tb.Transfer, error)
 
 func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Client) error {
-	var ready sync.Once
-
 	consumer, err := kafka.Client(kgo.ClientID("bare"), kgo.ConsumerGroup("bare-"+h.from), kgo.ConsumeTopics(h.from),
-		kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
+		kgo.ProducerLinger(h.late/100), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {
-			ready.Do(func() { fmt.Println(bareReady) })
+			fmt.Println("ready")
 		}))
 	if err != nil {
 		return err
@@ -84,7 +87,7 @@ func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Cl
 	defer consumer.Close()
 
 	for {
-		fetches := consumer.PollFetches(ctx)
+		fetches := consumer.PollRecords(ctx, chainsPerRequest) // what one request takes
 		if err := errors.Join(ctx.Err(), fetches.Err()); err != nil {
 			return err
 		}
@@ -107,7 +110,11 @@ func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Cl
 		}
 
 		for _, record := range written {
-			consumer.Produce(ctx, record, nil) // what fails is missed by the load
+			if h.late == 0 {
+				consumer.Produce(ctx, record, nil) // what fails is missed by the load
+				continue
+			}
+			time.AfterFunc(2*h.late/3+rand.N(2*h.late/3), func() { consumer.Produce(ctx, record, nil) })
 		}
 	}
 }
@@ -125,12 +132,11 @@ func holds(open *sync.Map) taking {
 			return nil, nil, err
 		}
 		open.Store(order.EndToEndId, order)
-		content := pix.Content{Payer: accountOf(order.Payer), Payee: accountOf(order.Payee),
+		content := pix.Content{Payer: pix.AccountIn(order.Payer), Payee: pix.AccountIn(order.Payee),
 			AmountCentavos: order.AmountCentavos}
 
-		question := &pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee,
-			AmountCentavos: order.AmountCentavos}
-		value, err := question.MarshalVT()
+		value, err := (&pixv1.AuthorizationRequest{EndToEndId: order.EndToEndId, Payer: order.Payer, Payee: order.Payee,
+			AmountCentavos: order.AmountCentavos}).MarshalVT()
 
 		return value, ledger.AppendReserve(transfers, id, content, 60), err
 	}
@@ -143,9 +149,8 @@ func accept(r *kgo.Record, _ []tb.Transfer) ([]byte, []tb.Transfer, error) {
 		return nil, nil, err
 	}
 
-	answer := &pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb,
-		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
-	value, err := answer.MarshalVT()
+	value, err := (&pixv1.AuthorizationResponse{EndToEndId: question.EndToEndId, Ispb: question.Payee.Ispb,
+		Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}).MarshalVT()
 
 	return value, nil, err
 }
@@ -164,17 +169,12 @@ func posts(open *sync.Map) taking {
 		}
 		order := found.(*pixv1.PaymentOrder)
 
-		report := &pixv1.SettlementReport{EndToEndId: order.EndToEndId,
+		value, err := (&pixv1.SettlementReport{EndToEndId: order.EndToEndId,
 			Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
-			Payer:  order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos}
-		value, err := report.MarshalVT()
+			Payer:  order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos}).MarshalVT()
 
 		return value, ledger.AppendPost(transfers, id, order.Payer.Ispb == order.Payee.Ispb), err
 	}
-}
-
-func accountOf(a *pixv1.Account) pix.Account {
-	return pix.Account{ISPB: pix.ISPB(a.Ispb), Branch: a.Branch, Number: a.Number}
 }
 
 // startBare puts the bare pipeline in the place of the engine and the banks, until ctx ends. The load sees whether each
@@ -193,31 +193,26 @@ func (m *session) startBare(ctx context.Context) (processes []meter.Process, err
 		if err != nil {
 			return nil, err
 		}
-		processes = append(processes,
-			meter.Process{Name: map[string]string{"engine": "engine-bare", "bank": stack.Simulator}[role],
-				PID: process.Pid})
+		processes = append(processes, meter.Process{Name: role, PID: process.Pid})
 	}
 
 	return processes, nil
 }
 
-// startRole starts a process of the bare pipeline, and returns when all of its hops have their partitions.
+// startRole starts a process of the bare pipeline, and returns when all of its hops have their partitions: each prints
+// a line then.
 func (m *session) startRole(ctx context.Context, role string) (*os.Process, error) {
 	command := exec.CommandContext(ctx, filepath.Join(m.BinDir, "loadtest"), "bare", role, m.KafkaAddress(),
-		m.TigerBeetleAddresses())
+		m.TigerBeetleAddresses(), m.answers.String())
 	command.Stderr = os.Stderr
 
 	output, err := command.StdoutPipe()
-	if err == nil {
-		err = command.Start()
-	}
-
-	if err != nil {
+	if err = errors.Join(err, command.Start()); err != nil {
 		return nil, err
 	}
 
 	lines := bufio.NewScanner(output)
-	for range map[string]int{"engine": 2, "bank": 1}[role] {
+	for range map[string]int{BareRoles[0]: 2, BareRoles[1]: 1}[role] {
 		if !lines.Scan() {
 			return nil, errors.Join(command.Wait(), fmt.Errorf("the bare %s ended before it was ready", role))
 		}

@@ -106,9 +106,9 @@ func (of *references) relate(r row, run *Run) {
 	switch {
 	case r.does == fillLedger:
 		of.ceiling[r.answers] = run.figures[perSecond]
-	case r.does == payBare:
+	case r.does == payBare && r.rate > 0:
 		of.bare, of.bareRow = run, r
-	case r.does != "":
+	case r.does != "" && r.does != payBare:
 		return // its figures count other things
 	case r.rate == 0 && of.ceiling[r.answers] > 0:
 		run.set(ofCeiling.group, ofCeiling.name, run.figures[perSecond]/of.ceiling[r.answers])

@@ -64,11 +64,11 @@ const (
 // parts are the values of --parts, in the order of measuring.
 var parts = []struct{ name, what string }{
 	{ceilingPart, "the ledger alone, with the transfers of payments in full requests"},
-	{maximumPart, "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, Apache Kafka"},
+	{maximumPart, "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, Apache Kafka, a bare pipeline"},
 	{latencyPart, "latencies at fixed rates, all processors shared; the lowest also of a bare pipeline: two consumers, two requests to the ledger, four hops, nothing else"},
 	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, and states"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
-	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone with posts as late, and the maximum with 80,000 payments in flight"},
+	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone with posts as late, and the maximum, also of a bare pipeline, with 80,000 payments in flight"},
 	{growthPart, "the maximum through five times --payments: payments/s of each part, as the ledger's file grows (55 GB of disk)"},
 	{capsPart, "the maximum with a cap on outflow on every bank: a fourth leg, whose holds all stay alive"},
 	{distancePart, "three replicas of the ledger, and banks far from the broker, 1, 20 and 60 ms there and back: latency at 1,000/s, and the maximum"},
@@ -154,6 +154,7 @@ func (c Config) rows() (chosen []row) {
 	add(maximumPart, "maximum, broker with fsync", row{env: environment{stack.Broker: {"BROKER_SYNC_WRITES=true"}}})
 	add(maximumPart, "maximum, shared cores", row{sharedCores: true})
 	add(maximumPart, "maximum, Apache Kafka", row{kafka: stack.Apache})
+	add(maximumPart, "maximum, bare pipeline", row{does: payBare})
 
 	for i, rate := range c.Rates {
 		name := pix.Thousands(rate) + "/s"
@@ -169,6 +170,7 @@ func (c Config) rows() (chosen []row) {
 	add(doorPart, "front door, states", row{does: readStates, payments: doorPayments, env: acceptsAll})
 
 	add(slowPart, "ledger alone, slow banks", row{does: fillLedger, answers: slowAnswers})
+	add(slowPart, "bare pipeline, slow banks", row{does: payBare, answers: slowAnswers, outstanding: slowOutstanding})
 	add(slowPart, "maximum, slow banks", row{answers: slowAnswers, outstanding: slowOutstanding, env: slowBanks})
 	add(growthPart, fmt.Sprintf("maximum, %s payments", pix.Thousands(growthTimes*c.Payments)),
 		row{payments: growthTimes * c.Payments})

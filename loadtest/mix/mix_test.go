@@ -128,12 +128,10 @@ func judge(value []byte, at time.Time) (pix.Order, error) {
 	if err := m.UnmarshalVT(value); err != nil {
 		return pix.Order{}, err
 	}
-	account := func(a *pixv1.Account) pix.Account {
-		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
-	}
 
 	return pix.Draft{
-		EndToEndID: m.EndToEndId, Payer: account(m.Payer), Payee: account(m.Payee), AmountCentavos: m.AmountCentavos,
+		EndToEndID: m.EndToEndId, Payer: pix.AccountIn(m.Payer), Payee: pix.AccountIn(m.Payee),
+		AmountCentavos:   m.AmountCentavos,
 		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,
 	}.Validate(at)
 }

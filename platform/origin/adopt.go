@@ -158,12 +158,9 @@ func orderIn(record *kgo.Record) (string, [2]tb.Uint128) {
 	if message.UnmarshalVT(record.Value) != nil || message.ReturnOrder != nil {
 		return "", [2]tb.Uint128{}
 	}
-	account := func(a *pixv1.Account) pix.Account {
-		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
-	}
 
 	order, err := pix.Draft{
-		EndToEndID: message.EndToEndId, Payer: account(message.Payer), Payee: account(message.Payee),
+		EndToEndID: message.EndToEndId, Payer: pix.AccountIn(message.Payer), Payee: pix.AccountIn(message.Payee),
 		AmountCentavos:   message.AmountCentavos,
 		AcceptedAtUnixMs: message.AcceptedAtUnixMs, RemittanceInformation: message.RemittanceInformation,
 	}.Validate(record.Timestamp)

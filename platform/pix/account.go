@@ -14,6 +14,15 @@ const (
 	numberLengthMax = 20
 )
 
+// AccountIn returns the account that a message names, without parts that the message has not.
+func AccountIn(message interface {
+	GetIspb() string
+	GetBranch() string
+	GetNumber() string
+}) Account {
+	return Account{ISPB: ISPB(message.GetIspb()), Branch: message.GetBranch(), Number: message.GetNumber()}
+}
+
 // Validate returns an error that names the part that is wrong and its value.
 func (a Account) Validate() error {
 	_, err := a.Wrong()

@@ -42,13 +42,11 @@ func toldIn(record *kgo.Record) (t Told, ok bool) {
 	if m.UnmarshalVT(record.Value) != nil {
 		return t, false
 	}
-	account := func(a *pixv1.Account) pix.Account {
-		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
-	}
 	t = Told{
 		At: record.Timestamp, Return: m.OriginalEndToEndId != "",
 		Settled: m.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
-		Content: pix.Content{Payer: account(m.Payer), Payee: account(m.Payee), AmountCentavos: m.AmountCentavos},
+		Content: pix.Content{Payer: pix.AccountIn(m.Payer), Payee: pix.AccountIn(m.Payee),
+			AmountCentavos: m.AmountCentavos},
 	}
 	var wrong, wrongOriginal, wrongReason error
 

@@ -54,7 +54,7 @@ func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 func (m *orderMessage) payment(record *kgo.Record) (arrival, error) {
 	message := &m.order
 	order, err := pix.Draft{
-		EndToEndID: message.EndToEndId, Payer: accountOf(message.Payer), Payee: accountOf(message.Payee),
+		EndToEndID: message.EndToEndId, Payer: pix.AccountIn(message.Payer), Payee: pix.AccountIn(message.Payee),
 		AmountCentavos: message.AmountCentavos, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 		RemittanceInformation: message.RemittanceInformation,
 	}.Validate(record.Timestamp)
@@ -79,10 +79,6 @@ func (m *orderMessage) returnOrder(record *kgo.Record) (arrival, error) {
 	}.Validate(record.Timestamp)
 
 	return arrival{order: payment.OrderOf(r), kind: &returnKind{Return: r}, record: record}, err
-}
-
-func accountOf(message *pixv1.Account) pix.Account {
-	return pix.Account{ISPB: pix.ISPB(message.Ispb), Branch: message.Branch, Number: message.Number}
 }
 
 // encoder makes the records that a partition produces.

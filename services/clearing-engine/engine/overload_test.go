@@ -82,7 +82,8 @@ func TestARedeliveryIsNotTooLate(t *testing.T) {
 		known, unknown, young := orders[0], orders[1], orders[2]
 		if _, err := w.ledger.CreateTransfers(
 			ledger.AppendReserve(nil, pix.EndToEndID([]byte(known.EndToEndId)), pix.Content{
-				Payer: accountOf(known.Payer), Payee: accountOf(known.Payee), AmountCentavos: known.AmountCentavos},
+				Payer: pix.AccountIn(known.Payer), Payee: pix.AccountIn(known.Payee),
+				AmountCentavos: known.AmountCentavos},
 				60)); err != nil {
 			t.Fatal(err)
 		}

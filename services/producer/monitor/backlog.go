@@ -87,7 +87,7 @@ func (b *Backlog) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	// Committed offsets before ends: in the other order a lag could be negative.
-	committed, err := b.admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments)
+	committed, err := b.admin.FetchOffsets(ctx, stream.EngineGroup)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // no engine has ever run
 		return err
 	}

@@ -68,7 +68,7 @@ func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses, answers s
 type hop struct {
 	from, to string
 	take     taking
-	late     time.Duration // after which it writes, on average: no answer comes in the order of the questions
+	late     time.Duration // after how long it writes a message, on average: then messages leave in another order
 }
 
 // taking returns what a record makes a hop write, if it does, and the transfers with those of the record.

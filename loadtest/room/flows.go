@@ -48,6 +48,7 @@ func readFlows(ctx context.Context, client *kgo.Client, admin *kadm.Client) (*fl
 	if err != nil {
 		return nil, err
 	}
+	stream.Together(client, stream.Payments, stream.Settlements, stream.DeadLetters)
 	client.AddConsumePartitions(ends.KOffsets())
 
 	f := &flows{client: client, reads: ends.KOffsets(), waits: newWaits(), since: time.Now(), pairs: map[pair]*Flow{},

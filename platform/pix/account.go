@@ -14,7 +14,7 @@ const (
 	numberLengthMax = 20
 )
 
-// AccountIn returns the account that a message names, without parts that the message has not.
+// AccountIn returns the account that a message names. Parts that the message lacks are empty.
 func AccountIn(message interface {
 	GetIspb() string
 	GetBranch() string

@@ -28,14 +28,14 @@ const fetchWaitMax = time.Second
 // times as long, so that it costs less while nobody pays. A partition that is added then waits as long at most.
 func Patiently() kgo.Opt { return kgo.FetchMaxWait(5 * fetchWaitMax) }
 
-// Together has a client read the partitions that it is about to get of all its topics at once. Else it begins with the
-// first of them, now and then, and if that has no records, the others wait for the end of its fetch.
+// Together makes a client begin with all partitions that it is about to get. Name all of its topics. Otherwise it may
+// begin with one partition, and if that has no records, the others wait for the end of its fetch.
 func Together(client *kgo.Client, topics ...string) {
 	client.PauseFetchTopics(topics...)
 	time.AfterFunc(together, func() { client.ResumeFetchTopics(topics...) })
 }
 
-// together is longer than a client takes to begin with partitions that it got.
+// together is longer than a client takes to learn where the partitions begin. If it takes longer, some may wait.
 const together = 20 * time.Millisecond
 
 // metadataAge is how long a client may not know a partition that was added.

@@ -64,6 +64,7 @@ func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dia
 		return
 	}
 	defer client.Close()
+	stream.Together(client, stream.DeadLetters)
 	failing := false
 
 	for {

@@ -24,9 +24,8 @@ const (
 	// While nothing has come for quietAfter, it asks less often: the light stays within behindMax.
 	quietAfter = 5 * time.Second
 	quietEvery = 900 * time.Millisecond // for pages and marks
-	// pollFor is how long a poll waits for records.
-	pollFor      = 50 * time.Millisecond
-	quietPollFor = 500 * time.Millisecond
+	// pollFor is how long a poll waits for records. In quiet it waits until the whole second, when others wake, too.
+	pollFor = 50 * time.Millisecond
 )
 
 // beginning is where to begin.
@@ -158,7 +157,8 @@ func (f *following) turn(ctx context.Context) error {
 			return err
 		}
 	default:
-		came, err := f.topics.read(ctx, f.every(pollFor, quietPollFor), f.follower)
+		came, err := f.topics.read(ctx, f.every(pollFor, time.Until(time.Now().Truncate(time.Second).Add(time.Second))),
+			f.follower)
 		if err != nil {
 			return err
 		}

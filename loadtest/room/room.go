@@ -13,6 +13,7 @@ import (
 
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -73,7 +74,7 @@ type Room struct {
 
 // Open connects the room. It reads the topics from now on.
 func Open(ctx context.Context, config Config) (*Room, error) {
-	client, err := config.Stream.Client(kgo.ClientID("room"), stream.Patiently())
+	client, err := config.Stream.Client(kgo.ClientID("room"), stream.Patiently(), stream.Seldom())
 	if err != nil {
 		return nil, err
 	}
@@ -102,20 +103,14 @@ func (r *Room) Run(ctx context.Context) error {
 	defer r.acting.Wait()
 	defer close(r.ended)
 	defer func() { _ = r.sender.set(0) }() // nobody waits for the last outcomes
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 
-	for {
+	for looking := true; looking; looking = host.Sleep(ctx, host.Next(lookEvery)) {
 		if !r.rests(time.Now()) {
 			r.look(ctx)
 		}
-
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
 	}
+
+	return nil
 }
 
 // rests reports whether no look is due: nobody watches, nobody pays, and the last look is not old. A look asks every

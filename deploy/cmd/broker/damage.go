@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/liquida/liquida/platform/host"
 )
 
 // kfake cuts a log where it cannot read it, and goes on: everything behind a flipped byte would be gone, and
@@ -137,7 +139,7 @@ func keepLogs(cluster *kfake.Cluster, folder string, stop <-chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-time.After(marksInterval):
+		case <-time.After(host.Next(marksInterval)):
 		}
 	}
 }

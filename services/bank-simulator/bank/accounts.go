@@ -125,7 +125,7 @@ func (a *accounts) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-a.needed:
-		case <-time.After(restInterval - askInterval):
+		case <-time.After(host.Next(restInterval)):
 		}
 	}
 }

@@ -86,7 +86,17 @@ const commitRest = time.Second
 func (e *Engine) commitRegularly(ctx context.Context) {
 	failing := false
 
-	for host.Sleep(ctx, e.config.CommitInterval) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(host.Next(commitRest)):
+		case <-e.moved:
+			if !host.Sleep(ctx, e.config.CommitInterval) { // more is finished meanwhile
+				return
+			}
+		}
+
 		err := e.commit(ctx, e.partitions(), moreFollow)
 		if (err != nil) != failing && ctx.Err() == nil {
 			failing = err != nil
@@ -95,16 +105,6 @@ func (e *Engine) commitRegularly(ctx context.Context) {
 			} else {
 				e.log.Info("offset commits healthy again")
 			}
-		}
-
-		if failing {
-			continue
-		}
-
-		select {
-		case <-ctx.Done():
-		case <-e.moved:
-		case <-time.After(host.Next(commitRest)):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -56,7 +57,7 @@ func (e *Engine) lookAtPositions(ctx context.Context) {
 				stream.AuthorizationResponses)
 			cancel()
 		}
-		next := restLookInterval
+		next := host.Next(restLookInterval)
 
 		for _, p := range e.partitions() {
 			e.lookAt(ctx, p, p.orders, ends)

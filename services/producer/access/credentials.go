@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -98,16 +99,7 @@ func (c *credentials) uses(h holding) (used, fresh bool) {
 }
 
 func (c *credentials) run(ctx context.Context, log *zap.Logger) {
-	tick := time.NewTicker(sweepInterval)
-	defer tick.Stop()
-
-	for read := time.Now(); ; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-
+	for read := time.Now(); host.Sleep(ctx, host.Next(sweepInterval)); {
 		if _, fresh := c.banks.Current(); fresh {
 			read = time.Now()
 		}

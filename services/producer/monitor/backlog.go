@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
-	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/services/producer/overload"
@@ -71,12 +70,13 @@ const restInterval = time.Second
 
 // Publish reads and publishes until ctx ends.
 func (b *Backlog) Publish(ctx context.Context, every time.Duration) {
-	repeat(ctx, every, b.log, "cannot read the backlog", func(ctx context.Context) error {
+	pause := every
+	repeat(ctx, &pause, b.log, "cannot read the backlog", func(ctx context.Context) error {
 		before := b.last
 
 		err := b.read(ctx)
-		if err == nil && b.last.Open == 0 && b.last.All == before.All {
-			host.Sleep(ctx, restInterval)
+		if pause = every; err == nil && b.last.Open == 0 && b.last.All == before.All {
+			pause = restInterval
 		}
 
 		return err

@@ -88,12 +88,13 @@ func NewBalances(client tigerbeetle.Client, idsMax int, follows *register.Regist
 
 // Publish reads and publishes until ctx ends.
 func (b *Balances) Publish(ctx context.Context, every time.Duration) {
-	repeat(ctx, every, b.log, "cannot read the books", b.read)
+	repeat(ctx, &every, b.log, "cannot read the books", b.read)
 }
 
-// repeat does something until ctx ends, and logs the first failure of several. It waits for an absent ledger,
-// because a request cannot be cancelled. The age of the last reading shows that.
-func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure string, do func(context.Context) error) {
+// repeat does something until ctx ends, and logs the first failure of several. do may change every. repeat waits for an
+// absent ledger, because a request cannot be cancelled. The age of the last reading shows that.
+func repeat(ctx context.Context, every *time.Duration, log *zap.Logger, failure string,
+	do func(context.Context) error) {
 	done := make(chan error, 1)
 
 	for failing := false; ; {
@@ -110,7 +111,7 @@ func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure s
 		}
 
 		select {
-		case <-time.After(host.Next(every)):
+		case <-time.After(host.Next(*every)):
 		case <-ctx.Done():
 			return
 		}

@@ -53,7 +53,8 @@ func NewCaps(client tigerbeetle.Client, idsMax int, follows *register.Register, 
 
 // Follow runs until ctx ends.
 func (c *Caps) Follow(ctx context.Context) {
-	repeat(ctx, capsInterval, c.log, "cannot follow the caps", c.follow)
+	every := capsInterval
+	repeat(ctx, &every, c.log, "cannot follow the caps", c.follow)
 }
 
 // outflow is a cap that is set.

@@ -182,6 +182,8 @@ func (w *watching) grown(ctx context.Context) bool {
 	if w.led == nil {
 		return false
 	}
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout/2) // a leader that hangs leaves time to ask others
+	defer cancel()
 
 	ends, err := offsetsAt(ctx, w.client, w.led, latest)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,7 +45,6 @@ type Feed struct {
 	waits, streams, reading *web.Pool
 	followersMu             sync.Mutex
 	followers               map[follower]int // open streams of settlements
-	following               atomic.Int64     // of them
 	followersRefused        prometheus.Counter
 	// numbers of the clients that may read the past; a permit of reading is for one
 	histories chan int
@@ -73,7 +71,8 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 	}
 	registry.MustRegister(f.followersRefused,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_settlement_streams",
-			Help: "Open streams of participants' settlements."}, func() float64 { return float64(f.following.Load()) }),
+			Help: "Open streams of participants' settlements."},
+			func() float64 { return float64(watcher.following.Load()) }),
 		prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "pix_producer_waits",
 				Help: "Submissions that wait for the outcome of their payment."}, func() float64 {

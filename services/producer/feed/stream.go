@@ -82,7 +82,8 @@ func (f *Feed) join(who follower) *web.Problem {
 			Detail: "all of them say the same: read one, or try again when one has ended"}
 	}
 	f.followers[who]++
-	f.following.Add(1)
+	f.watcher.following.Add(1)
+	f.watcher.attend()
 
 	return nil
 }
@@ -90,7 +91,7 @@ func (f *Feed) join(who follower) *web.Problem {
 func (f *Feed) leave(who follower) {
 	f.followersMu.Lock()
 	defer f.followersMu.Unlock()
-	f.following.Add(-1)
+	f.watcher.following.Add(-1)
 
 	if f.followers[who]--; f.followers[who] == 0 {
 		delete(f.followers, who)
@@ -247,7 +248,7 @@ func (f *Feed) rest() time.Duration {
 		return liveRest
 	}
 
-	return min(max(liveRest, time.Duration(f.following.Load())*eachRests), liveRestMax)
+	return min(max(liveRest, time.Duration(f.watcher.following.Load())*eachRests), liveRestMax)
 }
 
 // paced waits, while payments wait, until so much of the past may be read. It returns false if ctx ends before.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -30,7 +31,9 @@ type Watcher struct {
 	t     *telemetry.Telemetry
 	admin *kadm.Client
 
-	newest newest
+	newest    newest
+	following atomic.Int64  // streams of them
+	attended  chan struct{} // holds a token if somebody has begun to wait
 
 	mu      sync.Mutex
 	client  *kgo.Client // nil until the broker has told where the topic ends
@@ -63,7 +66,7 @@ const everybody pix.ISPB = "all"
 // NewWatcher uses client to ask where the topic ends.
 func NewWatcher(client *kgo.Client, kafka stream.Config, dial host.Dial, t *telemetry.Telemetry) *Watcher {
 	return &Watcher{kafka: kafka, dial: dial, t: t, admin: kadm.NewClient(client),
-		waiters: map[string]map[chan struct{}]struct{}{}}
+		attended: make(chan struct{}, 1), waiters: map[string]map[chan struct{}]struct{}{}}
 }
 
 // Run reads the topic until ctx ends.
@@ -100,15 +103,30 @@ func (w *Watcher) Run(ctx context.Context) {
 				zap.Int32("partition", partition), zap.Error(err))
 		})
 
-		if w.distribute(fetches.Records()) == 0 && !host.Sleep(ctx, unawaitedRest) {
+		if w.distribute(fetches.Records()) > 0 {
+			continue
+		}
+
+		rest := unattendedRest
+		if w.following.Load() > 0 {
+			rest = followedRest
+		}
+
+		select {
+		case <-ctx.Done():
 			return
+		case <-w.attended:
+		case <-time.After(rest):
 		}
 	}
 }
 
-// unawaitedRest is how long the topic is not read after reports for which nobody waits. Many of them in one fetch cost
-// front door and broker much less than each in its own.
-const unawaitedRest = 20 * time.Millisecond
+// How long the topic is not read after reports for which nobody waits, unless somebody begins to. Many of them in one
+// fetch cost front door and broker much less than each in its own.
+const (
+	followedRest   = 20 * time.Millisecond // while streams are open
+	unattendedRest = 250 * time.Millisecond
+)
 
 // Grow reads partitions that were added, from their beginning on.
 func (w *Watcher) Grow(partitions int32) {
@@ -189,6 +207,14 @@ func wake(waiters map[chan struct{}]struct{}) {
 	}
 }
 
+// attend ends a rest.
+func (w *Watcher) attend() {
+	select {
+	case w.attended <- struct{}{}:
+	default:
+	}
+}
+
 // notify returns a channel that receives when a report of the payment or return comes.
 func (w *Watcher) notify(id string) (reported <-chan struct{}, forget func()) {
 	waiter, ofReturn := make(chan struct{}, 1), 0
@@ -203,6 +229,7 @@ func (w *Watcher) notify(id string) (reported <-chan struct{}, forget func()) {
 	}
 	w.waiters[id][waiter] = struct{}{}
 	w.returns += ofReturn
+	w.attend()
 
 	return waiter, func() {
 		w.mu.Lock()

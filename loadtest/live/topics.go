@@ -28,8 +28,8 @@ type topics struct {
 // openTopics returns a reader that begins at these offsets.
 func (a *Audit) openTopics(from source.Offsets) (*topics, error) {
 	reader, err := source.OpenReader(a.config.Kafka, a.config.Behind, from,
-		kgo.ClientID("live-audit"), kgo.FetchMaxBytes(8<<20), kgo.FetchMaxWait(brokerAnswersWithin),
-		kgo.MetadataMinAge(brokerAnswersWithin), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
+		kgo.ClientID("live-audit"), kgo.FetchMaxBytes(8<<20),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxWait(5*time.Second))
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ type Room struct {
 
 // Open connects the room. It reads the topics from now on.
 func Open(ctx context.Context, config Config) (*Room, error) {
-	client, err := config.Stream.Client(kgo.ClientID("room"), stream.Patiently(), stream.Seldom())
+	client, err := config.Stream.Client(kgo.ClientID("room"), stream.Patiently())
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func LastRecords(ctx context.Context, client *kgo.Client, topic string, take fun
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 
-	bounds, err := extent(ctx, client, topic)
+	bounds, err := BoundsOf(ctx, client, topic)
 	if err != nil {
 		return err
 	}

@@ -78,40 +78,18 @@ type Bounds struct {
 func BoundsOf(ctx context.Context, client *kgo.Client, topic string) (map[int32]Bounds, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-
-	bounds, err := extent(ctx, client, topic)
-	if err != nil {
-		return nil, err
-	}
-
-	stable, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
-	if err = cmp.Or(err, stable.Error()); err != nil {
-		return nil, fmt.Errorf("cannot list the offsets of %s: %w", topic, err)
-	}
-
-	for partition, b := range bounds {
-		b.Stable = stable[topic][partition].Offset
-		bounds[partition] = b
-	}
-
-	return bounds, nil
-}
-
-// extent returns the bounds of each partition without where it is stable, which is a question less.
-func extent(ctx context.Context, client *kgo.Client, topic string) (map[int32]Bounds, error) {
-	ctx, cancel := context.WithTimeout(ctx, logTimeout)
-	defer cancel()
 	admin := kadm.NewClient(client)
 	starts, noStarts := admin.ListStartOffsets(ctx, topic)
+	stable, noStable := admin.ListCommittedOffsets(ctx, topic)
 
 	ends, noEnds := admin.ListEndOffsets(ctx, topic)
-	if err := cmp.Or(noStarts, noEnds, starts.Error(), ends.Error()); err != nil {
+	if err := cmp.Or(noStarts, noStable, noEnds, starts.Error(), stable.Error(), ends.Error()); err != nil {
 		return nil, fmt.Errorf("cannot list the offsets of %s: %w", topic, err)
 	}
 
 	bounds := map[int32]Bounds{}
 	for partition, start := range starts[topic] {
-		bounds[partition] = Bounds{Start: start.Offset, End: ends[topic][partition].Offset}
+		bounds[partition] = Bounds{start.Offset, stable[topic][partition].Offset, ends[topic][partition].Offset}
 	}
 
 	return bounds, nil

@@ -28,10 +28,6 @@ const fetchWaitMax = time.Second
 // times as long, so that it costs less while nobody pays. A partition that is added then waits as long at most.
 func Patiently() kgo.Opt { return kgo.FetchMaxWait(5 * fetchWaitMax) }
 
-// Seldom is for a client that only asks: it takes it for true for longer who leads a partition. A broker that leads no
-// more says so, and then it asks anew.
-func Seldom() kgo.Opt { return kgo.MetadataMinAge(metadataAge) }
-
 // Together makes a client begin with all partitions that it is about to get. Name all of its topics. Otherwise it may
 // begin with one partition, and if that has no records, the others wait for the end of its fetch.
 func Together(client *kgo.Client, topics ...string) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -30,9 +29,9 @@ const (
 	// doubtsMax is how many looks in a row must find that a topic went back: a broker that has just become
 	// the leader may not know the end for a moment.
 	doubtsMax = 3
-	// wholeEvery is how many looks there are for one that also asks which partitions there are, who leads them and
-	// where they begin. The others ask only where they end, unless something is wrong: each question is a request.
-	wholeEvery = 5
+	// startsEvery is how many looks there are for one at where topics begin, unless in doubt: each is a request, and
+	// only few topics must keep all.
+	startsEvery = 5
 )
 
 // Watched is what Watch looks at, and whom it tells. The functions are optional. Watch calls them one
@@ -47,50 +46,37 @@ type Watched struct {
 	Closed func(error)
 	// Renewed is told that a topic which keeps nothing was made anew or cut. The service goes on with it.
 	Renewed func(topic string)
-	// Partitions gets the number of partitions that all topics have, with each whole look.
+	// Partitions gets the number of partitions that all topics have, with each answer of the broker.
 	Partitions func(int32)
 }
 
 // Watch reports to Health, until ctx ends, whether Kafka answers and has the topics, and whether they
 // are still the same. The client itself never says: it retries forever.
 func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watched Watched) {
-	w := watching{client: client, t: t, watched: watched, seen: map[string]*seenTopic{}}
+	seen := map[string]*seenTopic{}
 	for look := 0; ; look++ {
-		missing, err := w.look(ctx, look%wholeEvery == 0)
+		missing, err := probe(ctx, client, t, watched, seen, look%startsEvery == 0)
 		if ctx.Err() != nil {
 			return
 		}
 		t.Report(KafkaNeed, cmp.Or(err, missing))
 
 		if err == nil {
-			wrong := changed(watched.Topics, w.seen)
+			wrong := changed(watched.Topics, seen)
 			if watched.Closed != nil {
 				watched.Closed(cmp.Or(missing, wrong))
 			}
 
 			if wrong == nil && !watched.Partial {
-				wrong = mismatched(watched.Topics, w.seen)
+				wrong = mismatched(watched.Topics, seen)
 			}
 			t.Report(TopicsNeed, wrong)
-
-			if missing != nil || wrong != nil {
-				w.led = nil
-			}
 		}
 
 		if !host.Sleep(ctx, host.Next(watchInterval)) {
 			return
 		}
 	}
-}
-
-// watching is what Watch knows.
-type watching struct {
-	client  *kgo.Client
-	t       *telemetry.Telemetry
-	watched Watched
-	seen    map[string]*seenTopic
-	led     []kmsg.MetadataResponseTopic // with their leaders; nil: the next look is whole
 }
 
 // seenTopic is a topic as it was when nothing was wrong.
@@ -108,26 +94,22 @@ type topicLook struct {
 	bounds     map[int32]Bounds
 }
 
-// look looks once. missing says that a topic is not there.
-func (w *watching) look(ctx context.Context, whole bool) (missing, err error) {
+// probe looks once, also at where the topics begin if told to or in doubt. missing says that a topic is not there.
+func probe(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, watched Watched,
+	seen map[string]*seenTopic, starts bool) (missing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
-
-	if !whole && w.grown(ctx) {
-		return nil, nil
-	}
-	w.led = nil
 	request := kmsg.NewPtrMetadataRequest()
 
-	for _, topic := range w.watched.Topics {
+	for _, topic := range watched.Topics {
 		wanted := kmsg.NewMetadataRequestTopic()
 		wanted.Topic = kmsg.StringPtr(topic)
 		request.Topics = append(request.Topics, wanted)
 	}
 
-	response, err := askOnce(ctx, w.client, request)
+	response, err := askOnce(ctx, client, request)
 	if err != nil {
-		return nil, unreached(err, len(w.seen) > 0)
+		return nil, unreached(err, len(seen) > 0)
 	}
 	found, common := map[string]topicLook{}, 0
 
@@ -147,61 +129,33 @@ func (w *watching) look(ctx context.Context, whole bool) (missing, err error) {
 		}
 	}
 
-	if len(found) == len(w.watched.Topics) && w.watched.Partitions != nil {
-		w.watched.Partitions(int32(common)) //nolint:gosec // few
+	if len(found) == len(watched.Topics) && watched.Partitions != nil {
+		watched.Partitions(int32(common)) //nolint:gosec // few
 	}
-	addBounds(ctx, w.client, response.Topics, found)
-	w.led = response.Topics
+
+	for _, s := range seen {
+		starts = starts || s.doubts > 0
+	}
+	addBounds(ctx, client, response.Topics, found, starts)
 
 	for name, look := range found {
-		s := w.seen[name]
+		s := seen[name]
 		if s == nil || name == Payments { // platform/origin and the producers judge its log
-			w.seen[name] = &seenTopic{topicLook: look, now: look.partitions}
+			seen[name] = &seenTopic{topicLook: look, now: look.partitions}
 			continue
 		}
 
 		if s.take(look, keeps(name, true)) && !keeps(name, false) {
-			w.t.Log.Warn("topic " + name + " was made anew or cut: " + s.wrong + "; going on with it as it is")
+			t.Log.Warn("topic " + name + " was made anew or cut: " + s.wrong + "; going on with it as it is")
 
-			w.seen[name] = &seenTopic{topicLook: look, now: look.partitions}
-			if w.watched.Renewed != nil {
-				w.watched.Renewed(name)
+			seen[name] = &seenTopic{topicLook: look, now: look.partitions}
+			if watched.Renewed != nil {
+				watched.Renewed(name)
 			}
-		}
-
-		if s.doubts > 0 {
-			w.led = nil
 		}
 	}
 
 	return missing, nil
-}
-
-// grown reports whether the leaders of the last whole look still lead, and no partition has become shorter.
-func (w *watching) grown(ctx context.Context) bool {
-	if w.led == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, watchTimeout/2) // a leader that hangs leaves time to ask others
-	defer cancel()
-
-	ends, err := offsetsAt(ctx, w.client, w.led, latest)
-	if err != nil {
-		return false
-	}
-
-	for name, s := range w.seen {
-		for partition, before := range s.bounds {
-			end, answered := ends[name][partition]
-			if !answered || end < before.End {
-				return false
-			}
-			before.End = end
-			s.bounds[partition] = before
-		}
-	}
-
-	return true
 }
 
 // askOnce asks each broker until one answers. The client itself would retry until ctx ends, and say only that.
@@ -222,14 +176,18 @@ func askOnce(ctx context.Context, client *kgo.Client, request *kmsg.MetadataRequ
 	return nil, failed
 }
 
-const earliest, latest = -2, -1
-
-// addBounds adds what the leaders say. Without an answer the bounds of this look are not compared.
+// addBounds adds what the leaders say. Without an answer the bounds of this look are not compared. A start that was not
+// asked for is notAsked.
 func addBounds(ctx context.Context, client *kgo.Client, topics []kmsg.MetadataResponseTopic,
-	found map[string]topicLook) {
-	starts, err := offsetsAt(ctx, client, topics, earliest)
-	if err != nil {
-		return
+	found map[string]topicLook, withStarts bool) {
+	const earliest, latest = -2, -1
+	var starts map[string]map[int32]int64
+
+	if withStarts {
+		var err error
+		if starts, err = offsetsAt(ctx, client, topics, earliest); err != nil {
+			return
+		}
 	}
 
 	ends, err := offsetsAt(ctx, client, topics, latest)
@@ -239,7 +197,12 @@ func addBounds(ctx context.Context, client *kgo.Client, topics []kmsg.MetadataRe
 
 	for name, look := range found {
 		for partition, end := range ends[name] {
-			if start, answered := starts[name][partition]; answered {
+			start, answered := starts[name][partition]
+			if !withStarts {
+				start, answered = notAsked, true
+			}
+
+			if answered {
 				look.bounds[partition] = Bounds{Start: start, End: end}
 			}
 		}
@@ -295,6 +258,9 @@ func offsetsAt(ctx context.Context, client *kgo.Client, topics []kmsg.MetadataRe
 	return offsets, nil
 }
 
+// notAsked is less than any start.
+const notAsked = -1
+
 // take compares a look with what was seen before. whole: no record may be missing at the beginning. It returns true if
 // enough looks found the topic made anew or cut. What is wrong ends when the topic of before is back.
 func (s *seenTopic) take(look topicLook, whole bool) bool {
@@ -312,7 +278,12 @@ func (s *seenTopic) take(look topicLook, whole bool) bool {
 		s.id = look.id
 	}
 
-	maps.Copy(s.bounds, look.bounds)
+	for partition, bounds := range look.bounds {
+		if before, known := s.bounds[partition]; known && bounds.Start == notAsked {
+			bounds.Start = before.Start
+		}
+		s.bounds[partition] = bounds
+	}
 
 	return false
 }
@@ -332,7 +303,7 @@ func (s *seenTopic) differs(look topicLook, whole bool) string {
 		case !known:
 		case now.End < before.End:
 			return fmt.Sprintf("partition %d ended at offset %d and ends at %d", partition, before.End, now.End)
-		case whole && now.Start > before.Start:
+		case whole && before.Start != notAsked && now.Start > before.Start:
 			return fmt.Sprintf("partition %d began at offset %d and begins at %d", partition, before.Start, now.Start)
 		}
 	}

@@ -154,26 +154,20 @@ func TestWatchSeesWhatHappensToTopics(t *testing.T) {
 	}
 }
 
-// Each look asks where topics end, and only each fifth which partitions there are and where they begin.
-func TestAWatchAsksSeldomForMoreThanEnds(t *testing.T) {
+// Each look asks where topics end, and only each fifth where they begin.
+func TestAWatchAsksSeldomForStarts(t *testing.T) {
 	t.Parallel()
 	broker, eyes := kit.StartBroker(t, kfake.SeedTopics(2, Settlements)), eyes()
 	client := broker.Client()
-	var starts, leaders, looks atomic.Int32
+	var asked, looked atomic.Int32
 
 	broker.Control(func(cluster *kfake.Cluster) {
-		cluster.Control(func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.ControlKey(kmsg.ListOffsets.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 			cluster.KeepControl()
 
-			switch request := request.(type) {
-			case *kmsg.MetadataRequest:
-				leaders.Add(int32(len(request.Topics))) //nolint:gosec // few
-			case *kmsg.ListOffsetsRequest:
-				if request.Topics[0].Partitions[0].Timestamp == earliest {
-					starts.Add(1)
-				} else {
-					looks.Add(1)
-				}
+			const starts = -2
+			if request.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].Timestamp == starts {
+				asked.Add(1)
 			}
 
 			return nil, nil, false
@@ -183,17 +177,15 @@ func TestAWatchAsksSeldomForMoreThanEnds(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Watch(ctx, client, eyes, Watched{Topics: []string{Settlements}})
+		Watch(ctx, client, eyes, Watched{Topics: []string{Settlements}, Partitions: func(int32) { looked.Add(1) }})
 	}()
 	defer func() { cancel(); <-ended }()
 
-	const enough = 12
-	kit.Await(t, "looks", func() (bool, string) { return looks.Load() >= enough, fmt.Sprint(looks.Load()) })
+	const looks = 12
+	kit.Await(t, "looks", func() (bool, string) { return looked.Load() >= looks, fmt.Sprint(looked.Load()) })
 
-	const most = enough/wholeEvery + 2
-	for what, n := range map[string]int32{"starts": starts.Load(), "leaders": leaders.Load()} {
-		if n < 2 || n > most {
-			t.Errorf("%d requests for %s in %d looks, want 2 to %d", n, what, enough, most)
-		}
+	const most = looks/startsEvery + 2
+	if n := asked.Load(); n < 2 || n > most {
+		t.Errorf("%d requests for starts in %d looks, want 2 to %d", n, looks, most)
 	}
 }

@@ -81,7 +81,7 @@ func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.P
 		)
 	}
 
-	client, err := stream.Connect(kafka, on.Dial, "producer-asks", t, stream.Seldom())
+	client, err := stream.Connect(kafka, on.Dial, "producer-asks", t)
 	if err != nil {
 		return nil, err
 	}

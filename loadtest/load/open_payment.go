@@ -72,7 +72,7 @@ type wanted struct {
 
 // wantedOf returns what must be reported about the payment (0) or its returns (from 1 on), if it has an outcome.
 func (a *openPayment) wantedOf(k int, settled bool) wanted {
-	p := a.payment
+	p := &a.payment
 	if k == 0 {
 		w := wanted{p.Case.Expectation().End, []uint64{p.First.AmountCentavos}, "", p.Payer, p.Payee}
 		if p.Case == mix.Conflict { // the two messages race, and either may win

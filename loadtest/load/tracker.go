@@ -291,7 +291,7 @@ func (t *tracker) finish(a *openPayment) {
 	}
 
 	for _, r := range a.records {
-		if t.byRecord[r] == a {
+		if r.partition >= 0 && t.byRecord[r] == a {
 			delete(t.byRecord, r)
 		}
 	}

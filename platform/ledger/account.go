@@ -76,6 +76,8 @@ const (
 	numberBits = 67
 	branchBits = 14
 	ispbBits   = 42
+
+	digitsIn64Bits = 19
 )
 
 // The central bank's own accounts.
@@ -107,8 +109,14 @@ func CustomerAccount(account pix.Account) AccountID {
 		panic(fmt.Sprintf("account %v was not validated: %v", account, err))
 	}
 
-	var number uint128
-	for i := range len(account.Number) {
+	first := account.Number[:min(len(account.Number), digitsIn64Bits)]
+	var low uint64
+	for i := range len(first) {
+		low = low*10 + uint64(first[i]-'0')
+	}
+
+	number := uint128{low: low}
+	for i := len(first); i < len(account.Number); i++ {
 		number = number.timesTenPlus(uint64(account.Number[i] - '0'))
 	}
 

@@ -49,15 +49,10 @@ func UnpackISPB(packed uint64) ISPB {
 	return ISPB(text[:])
 }
 
+// base36 returns the value of a digit of base 36.
 func base36(c byte) (uint64, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return uint64(c - '0'), true
-	case c >= 'A' && c <= 'Z':
-		return uint64(c-'A') + 10, true
-	}
-
-	return 0, false
+	value, _ := base62(c)
+	return value, value < 36
 }
 
 // quote formats a value for an error: escaped, and cut so that hostile input cannot flood

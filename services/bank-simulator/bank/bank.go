@@ -114,6 +114,7 @@ type bank struct {
 	delayed  *schedule
 	metrics  *metrics
 	seals    *keys.Watched[keys.Seals] // nil: responses have no seal. Only the fetching goroutine uses it
+	message  requestMessage            // of the fetching goroutine, too
 	crash    *crash.Crash              // nil but in tests
 	renewed  chan struct{}             // holds a token once a topic was made anew
 	now      func() time.Time
@@ -283,7 +284,7 @@ func (b *bank) secrets() keys.Seals {
 func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profiles, seals keys.Seals, now time.Time) {
 	b.crash.Pass(afterFetch)
 
-	request, err := readRequest(record.Value)
+	request, err := b.message.read(record.Value)
 	if err != nil {
 		b.metrics.invalid.Inc()
 		b.rarely.Warn("skipping an authorization request that cannot be read; more like it are only counted",

@@ -25,7 +25,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add(append(value, 0xff))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		request, err := readRequest(value)
+		request, err := new(requestMessage).read(value)
 		if err != nil {
 			if request != nil || !utf8.ValidString(err.Error()) {
 				t.Fatalf("%+v, %q", request, err)

@@ -26,9 +26,18 @@ type response struct {
 	place     *list.Element // in partition.unanswered
 }
 
-// readRequest refuses what cannot be answered. The request's texts share memory with value.
-func readRequest(value []byte) (*pixv1.AuthorizationRequest, error) {
-	request := &pixv1.AuthorizationRequest{}
+// requestMessage reads requests. It is reused from record to record.
+type requestMessage struct {
+	request      pixv1.AuthorizationRequest
+	payer, payee pixv1.Account
+}
+
+// read refuses what cannot be answered. The request's texts share memory with value.
+func (m *requestMessage) read(value []byte) (*pixv1.AuthorizationRequest, error) {
+	request := &m.request
+	m.payer, m.payee = pixv1.Account{}, pixv1.Account{}
+
+	m.request = pixv1.AuthorizationRequest{Payer: &m.payer, Payee: &m.payee}
 	if err := request.UnmarshalVTUnsafe(value); err != nil {
 		return nil, err
 	}
@@ -37,7 +46,7 @@ func readRequest(value []byte) (*pixv1.AuthorizationRequest, error) {
 		return nil, fmt.Errorf("end_to_end_id: %w", err)
 	}
 
-	if _, err := pix.ParseISPB(request.GetPayee().GetIspb()); err != nil {
+	if _, err := pix.ParseISPB(m.payee.Ispb); err != nil {
 		return nil, fmt.Errorf("payee.ispb: %w", err)
 	}
 

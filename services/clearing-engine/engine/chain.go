@@ -24,6 +24,14 @@ const (
 var chainNames = [chainPurposes]string{chainReserve: "reserve", chainPost: "post", chainVoid: "void",
 	chainReceipt: "receipt", chainCapRelease: "cap release"}
 
+// Flags of transfers.
+var (
+	linked   = tb.TransferFlags{Linked: true}.ToUint16()
+	pending  = tb.TransferFlags{Pending: true}.ToUint16()
+	resolves = [chainPurposes]uint16{chainPost: tb.TransferFlags{PostPendingTransfer: true}.ToUint16(),
+		chainVoid: tb.TransferFlags{VoidPendingTransfer: true}.ToUint16()}
+)
+
 // checkChain checks a chain of an order before it is written. outcome is what the order
 // ends with if the chain decides it.
 func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outcome) {
@@ -41,14 +49,14 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 	}
 
 	for i := range legs {
-		if legs[i].TransferFlags().Linked != (i < len(legs)-1) {
+		if legs[i].Flags&linked != 0 != (i < len(legs)-1) {
 			broken("all transfers of a chain but the last are linked: %s %+v", chainNames[purpose], chain)
 		}
 	}
 
 	switch purpose {
 	case chainReserve:
-		checkLegs(purpose, legs, tb.TransferFlags{Pending: true})
+		checkLegs(purpose, legs, pending)
 
 		for i := range legs {
 			if legs[i].Amount != legs[0].Amount || legs[i].Timeout == 0 || legs[i].Code != ledger.CodeLeg4 &&
@@ -66,8 +74,7 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 		if legs[0].Code == ledger.CodeReturn {
 			legs = legs[1:] // the verdict of a return stands before its legs
 		}
-		checkLegs(purpose, legs,
-			tb.TransferFlags{PostPendingTransfer: purpose == chainPost, VoidPendingTransfer: purpose == chainVoid})
+		checkLegs(purpose, legs, resolves[purpose])
 
 		for i := range legs {
 			if legs[i].UserData32 != legs[0].UserData32 {
@@ -93,14 +100,13 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 }
 
 // checkLegs checks the number of legs and their flags, but for linked.
-func checkLegs(purpose chainPurpose, legs []tb.Transfer, flags tb.TransferFlags) {
+func checkLegs(purpose chainPurpose, legs []tb.Transfer, flags uint16) {
 	if len(legs) < 2 || len(legs) > 4 {
 		broken("a chain has 2 to 4 legs: %s %+v", chainNames[purpose], legs)
 	}
 
-	linked := tb.TransferFlags{Linked: true}.ToUint16()
 	for i := range legs {
-		if legs[i].Flags&^linked != flags.ToUint16() {
+		if legs[i].Flags&^linked != flags {
 			broken("the legs of a chain have one purpose: %s %+v", chainNames[purpose], legs)
 		}
 	}

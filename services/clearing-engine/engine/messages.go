@@ -171,8 +171,9 @@ func (e *encoder) deadLetterRecord(first int64, source *kgo.Record, invalid *pix
 // keyBytesMax bounds the key of a dead letter: a source's key may be anything.
 const keyBytesMax = 256
 
-// pageBytes holds the records of some hundred payments: one allocation for all of them.
-const pageBytes = 64 << 10
+// pageBytes holds the records of a hundred payments: one allocation for all of them, and the largest that costs the
+// allocator no lock.
+const pageBytes = 28 << 10
 
 // cut returns the key of a record, and room for its value.
 func (e *encoder) cut(key *pix.EndToEndID, valueBytes int) (_, value []byte) {

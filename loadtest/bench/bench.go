@@ -47,8 +47,8 @@ type Config struct {
 const (
 	// cacheGrid is the ledger's page cache.
 	cacheGrid = "1GiB"
-	// outstandingMax is how many payments are in flight at a maximum.
-	outstandingMax = 15_000
+	// outstandingMax is how many payments are in flight at a maximum: eleven full requests to the ledger.
+	outstandingMax = 30_000
 	// busyMax is the share of the processors that other programs may use before a run.
 	busyMax = 0.1
 )

@@ -109,8 +109,7 @@ func CustomerAccount(account pix.Account) AccountID {
 		panic(fmt.Sprintf("account %v was not validated: %v", account, err))
 	}
 
-	first := account.Number[:min(len(account.Number), digitsIn64Bits)]
-	var low uint64
+	first, low := account.Number[:min(len(account.Number), digitsIn64Bits)], uint64(0)
 	for i := range len(first) {
 		low = low*10 + uint64(first[i]-'0')
 	}

@@ -17,7 +17,8 @@ type queue[T, E any] struct {
 	requests []*request[T, E] // all but the last are full
 	spare    []*request[T, E]
 	jobs     int
-	underWay int // requests that were taken and are not done
+	underWay int           // requests that were taken and are not done
+	took     time.Duration // of the request that was done last, its wait in the client included
 	closed   bool
 }
 
@@ -84,16 +85,28 @@ func (q *queue[T, E]) next() *request[T, E] {
 	return first
 }
 
+// What else this process asks, such as the register, waits in the ledger's client behind its requests under way. Where
+// those take longer than tookMax, no more than besideSlow are.
+const (
+	tookMax    = 500 * time.Millisecond
+	besideSlow = 2
+)
+
 // isDue reports whether a request should be sent. While one is under way only a full one is: small ones
 // cost the ledger more. The caller holds the lock.
 func (q *queue[T, E]) isDue() bool {
+	if q.underWay >= besideSlow && q.took > tookMax {
+		return false
+	}
+
 	return len(q.requests) > 1 || len(q.requests) == 1 && q.underWay == 0
 }
 
-// done notes that a request is no longer under way.
-func (q *queue[T, E]) done() {
+// done notes that a request is no longer under way, and how long it took.
+func (q *queue[T, E]) done(took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.took = took
 
 	if q.underWay--; q.isDue() {
 		q.wake.Signal()
@@ -114,9 +127,10 @@ func (q *queue[T, E]) send(pause time.Duration, ask func(*request[T, E]) error, 
 
 			return
 		}
+		took := time.Since(started)
 		q.giveBack(request)
 		time.Sleep(pause - time.Since(started)) // for the ledger's disk a look-up is a request like a write
-		q.done()
+		q.done(took)
 	}
 }
 

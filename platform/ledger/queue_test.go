@@ -63,7 +63,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 						start = b.ends[i]
 					}
 					q.giveBack(b)
-					q.done()
+					q.done(0)
 				}
 			})
 		}
@@ -124,7 +124,7 @@ func TestQueueFillsItsRequests(t *testing.T) {
 		var lengths []int
 		for range want {
 			lengths = append(lengths, len(q.next().events))
-			q.done()
+			q.done(0)
 		}
 
 		if !slices.Equal(lengths, want) || q.length() != 0 {
@@ -165,10 +165,19 @@ func TestOnlyAFullRequestGoesBesideAnother(t *testing.T) {
 	put(1)
 	takes(9)
 	waits()
-	q.done()
+	q.done(0)
 	waits()
-	q.done()
+	q.done(0)
 	takes(3)
+	q.done(0)
+	put(13)
+	takes(9)
+	takes(9)
+	q.done(2 * tookMax)
+	takes(9)
+	waits() // the register would wait for seconds
+	q.done(tookMax)
+	takes(9)
 }
 
 func TestCloseEndsWaiting(t *testing.T) {

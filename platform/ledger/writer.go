@@ -36,7 +36,7 @@ type latest struct{ written, existed tb.Uint128 }
 // BatchConfig bounds the requests to the ledger.
 type BatchConfig struct {
 	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"accounts or transfers in one request to the ledger, of an engine at least 134; at most the server's own limit (253 if it was started with --development)"`
-	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"4" range:"1 to 8" help:"write requests at the same time; all but the first are full, and wait in the ledger's client"`
+	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"4" range:"1 to 8" help:"write requests at the same time; all but the first are full, and wait in the ledger's client; at most 2 while one takes over 500 ms"`
 	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two requests of the same kind that are not full, because small ones cost the ledger's disk"`
 }
 

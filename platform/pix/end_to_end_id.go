@@ -60,8 +60,10 @@ func parseID(kind string, letter byte, text string) (EndToEndID, error) {
 	}
 	copy(id[:], text)
 
+	minutes, exists := id.minutes()
 	wrong := ""
-	switch minutes, exists := id.minutes(); {
+
+	switch {
 	case !exists:
 		wrong = ", which does not exist"
 	case minutes < 0:

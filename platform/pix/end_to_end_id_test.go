@@ -52,8 +52,9 @@ func TestEndToEndIDOrderIsTheOrderOfTimeAndOfTheFirstFiveCharacters(t *testing.T
 // Every date that can be written is one, or is refused, as the standard library has it.
 func TestTheDaysOfAnIDAreThoseOfTheCalendar(t *testing.T) {
 	for day := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2160; day = day.AddDate(0, 0, 1) {
-		for _, digits := range []string{day.Format("20060102"), day.Format("200601") + "32", day.Format("2006") + "0230",
-			day.Format("2006") + "0229", day.Format("2006") + "0431", day.Format("2006") + "1301"} {
+		year := day.Format("2006")
+		for _, digits := range []string{day.Format("20060102"), day.Format("200601") + "32", year + "0230",
+			year + "0229", year + "0431", year + "1301"} {
 			id := EndToEndID([]byte("E12345678" + digits + "2359" + "00000000000"))
 			want, err := time.Parse("20060102 15:04", digits+" 23:59")
 

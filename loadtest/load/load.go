@@ -287,7 +287,7 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 			case stream.Settlements:
 				report.Reset()
 
-				if report.UnmarshalVTUnsafe(r.Value) != nil {
+				if report.UnmarshalVT(r.Value) != nil {
 					return // its payment will count as missing, and the audit names the record
 				}
 

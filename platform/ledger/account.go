@@ -76,8 +76,6 @@ const (
 	numberBits = 67
 	branchBits = 14
 	ispbBits   = 42
-
-	digitsIn64Bits = 19
 )
 
 // The central bank's own accounts.
@@ -109,13 +107,8 @@ func CustomerAccount(account pix.Account) AccountID {
 		panic(fmt.Sprintf("account %v was not validated: %v", account, err))
 	}
 
-	first, low := account.Number[:min(len(account.Number), digitsIn64Bits)], uint64(0)
-	for i := range len(first) {
-		low = low*10 + uint64(first[i]-'0')
-	}
-
-	number := uint128{low: low}
-	for i := len(first); i < len(account.Number); i++ {
+	var number uint128
+	for i := range len(account.Number) {
 		number = number.timesTenPlus(uint64(account.Number[i] - '0'))
 	}
 

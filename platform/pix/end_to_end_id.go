@@ -130,7 +130,7 @@ func (id EndToEndID) Minute() uint64 {
 }
 
 // minutes returns the minutes from Epoch to the id's time, negative before it, and whether that time
-// exists. A payment's way needs it a dozen times, and time.Date takes twice as long.
+// exists. Each payment needs it several times in each process, so it does without time.Date.
 func (id *EndToEndID) minutes() (minutes int, exists bool) {
 	number := func(from, to int) (n int) {
 		for _, c := range id[from:to] {
@@ -162,7 +162,8 @@ var (
 	epochDays = daysTo(Epoch.Year(), int(Epoch.Month()), Epoch.Day())
 )
 
-// daysTo counts days. Its years begin in March, so that a leap day is the last of its year.
+// daysTo counts days. Its years begin in March, so that a leap day is the last of its year, and each five months
+// have 153 days.
 func daysTo(year, month, day int) int {
 	if month < 3 {
 		year, month = year-1, month+12
@@ -204,16 +205,24 @@ func joinID(kind string, letter byte, psp [ispbLength]byte, minute uint64,
 }
 
 // base62 returns the value of a digit of base 62.
-func base62(c byte) (uint64, bool) { return uint64(base62Values[c]), base62Values[c] < 62 }
+func base62(c byte) (uint64, bool) {
+	value := base62Values[c]
+	if value < 0 {
+		return 0, false
+	}
 
-// base62Values has the value of each character, which costs no guess at what a suffix has next.
-var base62Values = func() (values [256]byte) {
+	return uint64(value), true
+}
+
+// base62Values has the value of each character, negative if it is no digit. To compare a character with three ranges
+// takes longer: which of them a random suffix has next cannot be predicted.
+var base62Values = func() (values [256]int8) {
 	for i := range values {
-		values[i] = 62
+		values[i] = -1
 	}
 
 	for value, digit := range []byte(base62Digits) {
-		values[digit] = byte(value)
+		values[digit] = int8(value)
 	}
 
 	return values

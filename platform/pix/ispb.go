@@ -51,8 +51,11 @@ func UnpackISPB(packed uint64) ISPB {
 
 // base36 returns the value of a digit of base 36.
 func base36(c byte) (uint64, bool) {
-	value, _ := base62(c)
-	return value, value < 36
+	if value, ok := base62(c); ok && value < 36 {
+		return value, true
+	}
+
+	return 0, false
 }
 
 // quote formats a value for an error: escaped, and cut so that hostile input cannot flood

@@ -128,10 +128,11 @@ func tooManyCopies(id pix.EndToEndID) *pix.Invalid {
 
 // begin begins an order. refusal is why it cannot be held now, if that is known.
 func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
-	f, before := &flight{kind: a.kind, record: a.record, hopAt: now}, len(p.flights)
-	if p.flights[a.order.ID] = f; len(p.flights) == before {
+	if p.flights[a.order.ID] != nil {
 		broken("an id is in flight once: %s", a.order.ID)
 	}
+	f := &flight{kind: a.kind, record: a.record, hopAt: now}
+	p.flights[a.order.ID] = f
 	state, fresh := p.engine.register.Current()
 	f.rules = state.Rules
 

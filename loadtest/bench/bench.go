@@ -123,9 +123,11 @@ func (of *references) relate(r row, run *Run) {
 	}
 }
 
-// bytesPerPayment is an upper bound of the disk that a payment takes. The ledger's file is reserved for all of a row,
-// so that a row without room fails at once, and a full disk harms nobody.
-const bytesPerPayment = 11_000
+// reservedFor is an upper bound of what the ledger's file grows by: it takes most before much of it is used again. It is
+// reserved for all of a row, so that a row without room fails at once, and a full disk harms nobody.
+func reservedFor(payments int) int64 {
+	return int64(12_000*min(payments, 2_000_000) + 5_000*max(payments-2_000_000, 0))
+}
 
 // session is a row while it is measured, on a stack of its own.
 type session struct {
@@ -220,7 +222,7 @@ func (m *session) stackConfig() stack.Config {
 		Dir: m.Dir, BinDir: m.BinDir, Ports: stack.FreePorts, Engines: m.Engines, CacheGrid: cacheGrid,
 		Kafka: m.kafka, Env: env,
 		Room: m.Room || m.does == rest, Archive: m.Archive || m.does == rest,
-		LedgerReserve: int64(m.payments) * bytesPerPayment, LedgerCore: !m.sharedCores,
+		LedgerReserve: reservedFor(m.payments), LedgerCore: !m.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	}
 	if m.apart > 0 {

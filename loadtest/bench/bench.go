@@ -123,8 +123,8 @@ func (of *references) relate(r row, run *Run) {
 	}
 }
 
-// reservedFor is an upper bound of what the ledger's file grows by: at first nothing of it is used again. It is reserved
-// for all of a row, so that a row without room fails at once, and a full disk harms nobody.
+// reservedFor is an upper bound of what the ledger's file grows by: at first nothing of it is used again. It is
+// reserved for all of a row, so that a row without room fails at once, and a full disk harms nobody.
 func reservedFor(payments int) int64 {
 	return int64(12_000*min(payments, 2_000_000) + 5_000*max(payments-2_000_000, 0))
 }

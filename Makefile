@@ -105,7 +105,7 @@ bench: build ## measure the ledger alone, the pipeline's maximum, latencies, cos
 drawings: build ## draw the plots of FINDINGS.md from the result in findings/
 	@bin/loadtest bench --from findings/bench.json --drawings findings >/dev/null
 
-bench-all: build ## measure floods, slow banks and growth, too (an hour; 60 GB of disk); other banks, engines or mixes: make bench ARGS='--parts maximum --engines 4 --mix hottest'
+bench-all: build ## measure floods, slow banks and growth, too (an hour; 43 GB of disk); other banks, engines or mixes: make bench ARGS='--parts maximum --engines 4 --mix hottest'
 	@bin/loadtest bench --parts all --json .stack/bench.json --drawings .stack/drawings $(ARGS)
 
 bench-gate: build ## compare short ratios (of the ledger alone, of a bare pipeline) with those in findings/bench.json; worse by 15 % twice is a failure (5 minutes; quiet machine)

@@ -52,8 +52,8 @@ func auditCommand() *cobra.Command {
   reserves add up to what was issued.
 It derives ids and laws by itself and shares no code with the engine. It waits (--wait)
 until no payment is in flight, then reads. While orders keep coming there is no verdict:
-it says so and exits with 3. A million payments take about 3 GiB of memory, half of that with
-GOMEMLIMIT, and half a minute.`,
+it says so and exits with 3. A million payments take about 3 GiB of memory, half of that if
+GOMEMLIMIT says so, and half a minute.`,
 		Example: "  loadtest audit\n  loadtest audit --json audit.json --wait 0s",
 		Args:    cobra.NoArgs,
 	}

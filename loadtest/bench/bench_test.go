@@ -77,7 +77,8 @@ func runs(name string, rates ...float64) Row {
 }
 
 func TestComparisonTellsChangesFromNoise(t *testing.T) {
-	earlier := &Result{Rows: []Row{runs(gateCeiling, 5e4), runs("maximum", 1e3, 1010, 1020), runs("bare pipeline", 9)}}
+	earlier := &Result{Rows: []Row{runs(gateCeiling, 50_000), runs("maximum", 1000, 1010, 1020),
+		runs("bare pipeline", 9)}}
 
 	for _, test := range []struct {
 		name  string

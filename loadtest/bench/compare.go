@@ -82,8 +82,8 @@ func (r *Result) WriteComparison(w io.Writer, earlier *Result) error {
 // compare adds what changed in a row to a table, and returns how many figures are worse by more than worseMax.
 func (r Row) compare(earlier Row, table *report.Table, slower bool) (failed int) {
 	rate := r.median(offered)
-	machines := strings.Contains(r.Name, "bare pipeline") || // what is not ours or has no room tells of it
-		rate*r.median(cpu)/1e6 > busyShare*float64(runtime.NumCPU())
+	ours := !strings.Contains(r.Name, "bare pipeline")
+	full := rate*r.median(cpu)/1e6 > busyShare*float64(runtime.NumCPU()) // what has no room tells of the machine
 
 	for _, c := range compared {
 		now, before := r.spread(c.figure), earlier.spread(c.figure)
@@ -104,7 +104,7 @@ func (r Row) compare(earlier Row, table *report.Table, slower bool) (failed int)
 		verdict := fmt.Sprintf("%s by %.0f %%", map[bool]string{true: "WORSE", false: "better"}[worse > 0],
 			100*math.Abs(worse))
 
-		if worse > worseMax && !machines && (!slower || rate == 0 && strings.HasPrefix(c.title, "CPU")) {
+		if worse > worseMax && ours && !full && (!slower || rate == 0 && strings.HasPrefix(c.title, "CPU")) {
 			failed++
 		}
 		table.Add(r.Name, c.title, fmt.Sprintf("%.2f", before.median), fmt.Sprintf("%.2f", now.median), verdict)

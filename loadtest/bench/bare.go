@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +44,7 @@ func RunBare(ctx context.Context, role, kafkaAddress, ledgerAddresses, answers s
 		return hop{stream.AuthorizationRequests, stream.AuthorizationResponses, accept, late}.run(ctx, kafka, nil)
 	}
 
-	client, err := connect(ledger.Config{Addresses: strings.Split(ledgerAddresses, ",")})
+	client, err := connect(ledgerAddresses)
 	if err != nil {
 		return err
 	}
@@ -114,7 +113,7 @@ func (h hop) run(ctx context.Context, kafka stream.Config, client tigerbeetle.Cl
 				consumer.Produce(ctx, record, nil) // what fails is missed by the load
 				continue
 			}
-			time.AfterFunc(2*h.late/3+rand.N(2*h.late/3), func() { consumer.Produce(ctx, record, nil) })
+			time.AfterFunc(answersAfter(h.late), func() { consumer.Produce(ctx, record, nil) })
 		}
 	}
 }

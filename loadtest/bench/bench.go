@@ -4,6 +4,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,9 +161,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	}
 
 	m := &session{Config: c, row: r, population: c.Population, run: &Run{figures: map[figure]float64{}}}
-	if r.banks > 0 {
-		m.population.Banks = r.banks
-	}
+	m.population.Banks = cmp.Or(r.banks, m.population.Banks)
 
 	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(c.Dir, "data"))) }()
 

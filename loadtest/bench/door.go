@@ -186,11 +186,7 @@ func (m *session) frontDoor(ctx context.Context) error {
 	}
 
 	got, err := measure()
-	if err == nil {
-		err = m.end()
-	}
-
-	if err != nil {
+	if err := errors.Join(err, m.end()); err != nil {
 		return err
 	}
 

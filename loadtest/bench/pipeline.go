@@ -14,7 +14,6 @@ import (
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
-	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -170,7 +169,7 @@ func (m *session) startFlood(ctx context.Context) (stop func() error) {
 }
 
 func (m *session) audit(ctx context.Context) (verdict audit.Verdict, err error) {
-	client, err := ledger.Connect(m.ledgerConfig())
+	client, err := connect(m.TigerBeetleAddresses())
 	if err != nil {
 		return verdict, err
 	}
@@ -191,8 +190,4 @@ func (m *session) audit(ctx context.Context) (verdict audit.Verdict, err error) 
 	}
 
 	return verdict, err
-}
-
-func (m *session) ledgerConfig() ledger.Config {
-	return ledger.Config{Addresses: strings.Split(m.TigerBeetleAddresses(), ",")}
 }

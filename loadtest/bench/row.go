@@ -68,7 +68,7 @@ var parts = []struct{ name, what string }{
 	{latencyPart, "latencies at fixed rates, all processors shared; the lowest also of a bare pipeline: two consumers, two requests to the ledger, four hops, nothing else"},
 	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, and states"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
-	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone with posts as late, and the maximum, also of a bare pipeline, with 80,000 payments in flight"},
+	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone with such posts, and the maximum, also of a bare pipeline, with 80,000 payments in flight"},
 	{growthPart, "the maximum through five times --payments: payments/s of each part, as the ledger's file grows (43 GB of disk)"},
 	{capsPart, "the maximum with a cap on outflow on every bank: a fourth leg, whose holds all stay alive"},
 	{distancePart, "three replicas of the ledger, and banks far from the broker, 1, 20 and 60 ms there and back: latency at 1,000/s, and the maximum"},
@@ -129,7 +129,8 @@ var (
 	// The front door refuses nothing: it accepts faster than payments settle.
 	acceptsAll = environment{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000", "SHED_AGE=10m"}}
 	slowBanks  = environment{
-		stack.Simulator: {`SIMULATOR_PROFILES={"default": {"delay": {"min_ms": 1000, "mean_ms": 1470, "max_ms": 2500}}}`}}
+		stack.Simulator: {"KAFKA_LINGER=15ms", // as the bare bank's
+			`SIMULATOR_PROFILES={"default": {"delay": {"min_ms": 1000, "mean_ms": 1470, "max_ms": 2500}}}`}}
 	// All of five banks but the first. Payments to them would fill the engine's room within 10 s, if they could.
 	silentBanks = environment{stack.Engine: {"ENGINE_IN_FLIGHT_MAX=20000"},
 		stack.Simulator: {`SIMULATOR_PROFILES={"10000002": {"silent_share": 1}, "10000003": {"silent_share": 1}, "10000004": {"silent_share": 1}, "10000005": {"silent_share": 1}}`}}
@@ -186,27 +187,21 @@ func (c Config) rows() (chosen []row) {
 		row{does: readFloods, rate: readPayRate, payments: c.Payments, banks: 5,
 			flood: load.Flood{Kind: load.Payments, PerSecond: readBeside}})
 
-	for _, f := range []struct {
-		name string
-		load.Flood
-		env environment
-	}{
-		{name: "nobody else"},
-		{"6,000 conflicts/s", load.Flood{Kind: load.Conflicts, PerSecond: 6000}, nil},
-		// into a system that stands still
-		{"38,000 conflicts of one id at once",
-			load.Flood{Kind: load.Conflicts, PerSecond: 1_000_000, Most: 38_000}, nil},
-		{"2,000 copies/s", load.Flood{Kind: load.Copies, PerSecond: 2000}, nil},
-		{"2,000/s to 4 silent banks of 5", load.Flood{Kind: load.ToSilentBanks, PerSecond: 2000}, silentBanks},
-	} {
-		// to the first bank
-		add(floodPart, "1,000/s, "+f.name, row{rate: 1000, mix: "hottest", banks: 5, flood: f.Flood, env: f.env})
+	floods := func(rate int, mix, name string, f load.Flood) {
+		env := map[load.FloodKind]environment{load.ToSilentBanks: silentBanks}[f.Kind]
+		add(floodPart, pix.Thousands(rate)+"/s, "+name, row{rate: rate, mix: mix, banks: 5, flood: f, env: env})
 	}
-	add(floodPart, "200/s, nobody else", row{rate: 200, mix: "plain", banks: 5})
-	add(floodPart, "200/s, 3,000/s of others to one account",
-		row{rate: 200, mix: "plain", banks: 5, flood: load.Flood{Kind: load.HotAccount, PerSecond: 3000}})
-	add(floodPart, "200/s, 3,000/s of others to any account",
-		row{rate: 200, mix: "plain", banks: 5, flood: load.Flood{Kind: load.Payments, PerSecond: 3000}})
+	// those of the mix hottest go to the first bank
+	floods(1000, "hottest", "nobody else", load.Flood{})
+	floods(1000, "hottest", "6,000 conflicts/s", load.Flood{Kind: load.Conflicts, PerSecond: 6000})
+	// into a system that stands still
+	floods(1000, "hottest", "38,000 conflicts of one id at once",
+		load.Flood{Kind: load.Conflicts, PerSecond: 1_000_000, Most: 38_000})
+	floods(1000, "hottest", "2,000 copies/s", load.Flood{Kind: load.Copies, PerSecond: 2000})
+	floods(1000, "hottest", "2,000/s to 4 silent banks of 5", load.Flood{Kind: load.ToSilentBanks, PerSecond: 2000})
+	floods(200, "plain", "nobody else", load.Flood{})
+	floods(200, "plain", "3,000/s of others to one account", load.Flood{Kind: load.HotAccount, PerSecond: 3000})
+	floods(200, "plain", "3,000/s of others to any account", load.Flood{Kind: load.Payments, PerSecond: 3000})
 
 	add(idlePart, "nobody pays", row{does: rest, sharedCores: true})
 	add(gatePart, gateCeiling, row{does: fillLedger, payments: gatePayments})

@@ -82,14 +82,15 @@ func NewGenerator(population sandbox.Population, random *rand.Rand) *Generator {
 // deposit is a thousand times as much, and customers receive as often as they pay.
 const ordinaryAmountMaxCentavos = 100_000
 
-const (
-	unknownPSP  = "99999999"
-	unknownPSP2 = "ZZUNKNWN" // letters are allowed in an ISPB
-)
+var unknownPSPs = []pix.ISPB{"99999999", "ZZUNKNWN"} // letters are allowed in an ISPB
 
 // Payment returns a payment of a case with its acceptance time. Times must ascend: the
-// ledger is faster with ordered EndToEndIds.
+// ledger is faster with ordered EndToEndIds. A time of this process counts by the clock as it is
+// now: a machine that rested, or whose clock was set, would send what is too old to settle.
 func (g *Generator) Payment(c Case, at time.Time) Payment {
+	now := time.Now()
+	at = now.Add(at.Sub(now))
+
 	if c == ReturnOfNothing || c == ReturnOfReturn {
 		return g.lonelyReturn(c, at)
 	}
@@ -197,7 +198,7 @@ func (g *Generator) returns(p Payment, at time.Time) []Return {
 		return []Return{giveBack(paid+1+g.random.Uint64N(paid), End{Rejected, pix.ReasonReturnExceeds}, false)}
 	case ReturnByStranger:
 		if by = p.Payer.ISPB; g.random.IntN(2) == 0 {
-			by = unknownPSP
+			by = unknownPSPs[0]
 		}
 
 		return []Return{giveBack(1+g.random.Uint64N(paid), End{Rejected, pix.ReasonNotThePayee}, false)}
@@ -259,7 +260,7 @@ func (g *Generator) missing(account pix.Account) pix.Account {
 }
 
 func (g *Generator) unknownPSP() pix.ISPB {
-	return []pix.ISPB{unknownPSP, unknownPSP2}[g.random.IntN(2)]
+	return unknownPSPs[g.random.IntN(len(unknownPSPs))]
 }
 
 func (g *Generator) amount() uint64 { return 1 + g.random.Uint64N(ordinaryAmountMaxCentavos) }
@@ -270,9 +271,9 @@ func (g *Generator) spoil(order *pixv1.PaymentOrder) {
 
 	order.EndToEndId = []string{
 		"", id[:31], id + "0", "D" + id[1:], id[:31] + "_",
-		id[:13] + "13" + id[15:],     // there is no month 13
-		id[:1] + unknownPSP + id[9:], // not the payer's PSP
-		id,                           // accepted at another time
+		id[:13] + "13" + id[15:],                 // there is no month 13
+		id[:1] + string(unknownPSPs[0]) + id[9:], // not the payer's PSP
+		id,                                       // accepted at another time
 	}[way]
 	if way == 7 {
 		order.AcceptedAtUnixMs -= (13 * time.Hour).Milliseconds() // too far apart

@@ -45,6 +45,7 @@ func benchCommand() *cobra.Command {
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
 	f.IntVar(&config.Engines, "engines", 1, "engines in every row")
+	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "page `cache` of TigerBeetle")
 	f.StringVar(&config.Mix, "mix", "settling",
 		"cases of the payments in every row that has none of its own, as of loadtest run")
 	f.BoolVar(&config.Room, "room", false, "the control room runs in every row")

@@ -38,6 +38,7 @@ type Config struct {
 	Rates        []int  // of the latencies
 	RateDuration time.Duration
 	Engines      int         // of every row
+	CacheGrid    string      // the ledger's page cache
 	Mix          string      // of every row that has none of its own
 	Room         bool        // the control room runs in every row
 	Archive      bool        // the archiver does
@@ -46,8 +47,6 @@ type Config struct {
 }
 
 const (
-	// cacheGrid is the ledger's page cache.
-	cacheGrid = "1GiB"
 	// outstandingMax is how many payments are in flight at a maximum: eleven full requests to the ledger.
 	outstandingMax = 30_000
 	// busyMax is the share of the processors that other programs may use before a run.
@@ -218,7 +217,7 @@ func (m *session) stackConfig() stack.Config {
 	}
 
 	config := stack.Config{
-		Dir: m.Dir, BinDir: m.BinDir, Ports: stack.FreePorts, Engines: m.Engines, CacheGrid: cacheGrid,
+		Dir: m.Dir, BinDir: m.BinDir, Ports: stack.FreePorts, Engines: m.Engines, CacheGrid: m.CacheGrid,
 		Kafka: m.kafka, Env: env,
 		Room: m.Room || m.does == rest, Archive: m.Archive || m.does == rest,
 		LedgerReserve: reservedFor(m.payments), LedgerCore: !m.sharedCores,
@@ -257,7 +256,7 @@ func (m *session) costs(payments int) {
 
 func (c Config) settings() string {
 	text := fmt.Sprintf("TigerBeetle %s, %s; as shipped but for what a row says: embedded broker without fsync, %d engines, %s of cache for TigerBeetle, its file reserved for the payments of the run, a processor of its own for it, %d PSPs, %s customers, payments of the mix %s, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
-		tigerbeetle.Version, runtime.Version(), c.Engines, cacheGrid, c.Population.Banks,
+		tigerbeetle.Version, runtime.Version(), c.Engines, c.CacheGrid, c.Population.Banks,
 		pix.Thousands(c.Population.Customers), c.Mix, pix.Thousands(outstandingMax))
 	for _, process := range slices.Sorted(maps.Keys(c.Environment)) {
 		text += fmt.Sprintf("; %s %s", process, strings.Join(c.Environment[process], " "))

@@ -68,7 +68,7 @@ var parts = []struct{ name, what string }{
 	{latencyPart, "latencies at fixed rates, all processors shared; the lowest also of a bare pipeline: two consumers, two requests to the ledger, four hops, nothing else"},
 	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, and states"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
-	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone with such posts, and the maximum, also of a bare pipeline, with 80,000 payments in flight"},
+	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone, which posts in the order of their answers, and the maximum, also of a bare pipeline, with 80,000 payments in flight"},
 	{growthPart, "the maximum through five times --payments: payments/s of each part, as the ledger's file grows (43 GB of disk)"},
 	{capsPart, "the maximum with a cap on outflow on every bank: a fourth leg, whose holds all stay alive"},
 	{distancePart, "three replicas of the ledger, and banks far from the broker, 1, 20 and 60 ms there and back: latency at 1,000/s, and the maximum"},

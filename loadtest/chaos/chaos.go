@@ -75,7 +75,7 @@ const (
 	pendingAfterDeadline = 6 * time.Second
 	lateAfterDeadline    = 4 * time.Second
 	// recoveryMax is the most that the system may take until everything is ready again. On a disk that takes seconds to
-	// sync, three brokers took each other for dead for more than 90 s. How long it usually takes, bench measures.
+	// sync, three brokers took each other for dead for more than 90 s. What it usually takes is in docs/recovery.md.
 	recoveryMax = 5 * time.Minute
 	// clientsShare is the number of payments over HTTP for each payment of the load.
 	clientsShare   = 0.05

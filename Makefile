@@ -56,11 +56,15 @@ demo: build ## clear 10,000 payments of every kind on a stack of its own, kill i
 	@echo '  make chaos                            # faults of every kind'
 	@echo '  make rebuild                          # the ledger is destroyed, and comes back'
 
-# End-to-end tests mostly wait, and the engine's mostly compute, so they begin together, with the longest of the others
-# behind them. make lint vets. Without DWARF, programs of tests link in half the time. With the tag synctests the Kafka
-# client's locks let virtual time pass: without it who commits during a rebalance stops that time for good.
+# All is compiled, and on the disk, before a test runs: while a newcomer's machine compiled, a ledger was silent for 15
+# s, longer than a payment may take. End-to-end tests mostly wait, and the engine's mostly compute, so they begin
+# together, with the longest of the others behind them. make lint vets. Without DWARF, programs of tests link in half
+# the time. With the tag synctests the Kafka client's locks let virtual time pass: without it who commits during a
+# rebalance stops that time for good.
 TEST_ELSEWHERE := ^(TestHeist|TestLiveAudit(Turns|Stays|Says).*|TestReplicaLost|TestAnOlderLedgerOfReplicasIsNotTaken|TestBackup.*|$(APACHE_TESTS))$$
 test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-replicas, test-live and test-room have the others
+	go list -export -test -deps -tags synctests $(PACKAGES) >/dev/null
+	sync
 	go test -timeout 20m -vet=off -ldflags=-w -tags synctests -p 3 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform ./deploy/ledgermodel ./deploy/ledgerfacts ./services/bank-simulator $(PACKAGES)
 
 # They load a stack for two minutes each, so beside others they would slow all of them down.

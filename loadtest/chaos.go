@@ -46,7 +46,7 @@ func chaosCommand() *cobra.Command {
 	f.Uint64Var(&flags.Seed, "seed", 0, "decides payments, faults and their times; 0: a random one")
 	f.Float64Var(&flags.Rate, "rate", 500, "payments per second")
 	f.DurationVar(&flags.Duration, "duration", 2*time.Minute,
-		"time of sending and faults; draining and judging follow; up to 24h, for a soak test")
+		"time of sending and faults, longer where recovery is slow; up to 24h; draining and judging follow")
 	f.StringVar(&flags.MixName, "mix", "demo", "what to send, as in loadtest run")
 	f.StringVar(&flags.faults, "faults", "all", "names of faults, separated by commas")
 	f.StringVar(&flags.script, "script", "",

@@ -289,9 +289,9 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	sending, stopSending := context.WithTimeout(ctx, r.Duration)
+	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSending()
-	patience, losePatience := context.WithTimeout(ctx, r.Duration+r.Deadline+recoveryMax)
+	patience, losePatience := context.WithCancel(ctx)
 	defer losePatience()
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
@@ -302,18 +302,22 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	if w.roomURL != "" {
 		background.Go(func() { r.light = watchLight(watching, w.roomURL) })
 	}
-	faulted := make(chan struct{})
-	go func() { defer close(faulted); r.inject(ctx) }()
+
+	// Where recovery takes long, the load would be over before the faults: it goes on until it proves something.
+	go func() { defer stopSending(); r.inject(ctx) }()
 
 	loaded, err := load.Run(ctx, load.Config{
 		Stream: w.Kafka(), Population: r.Population,
 		Mix: weights, MixName: r.MixName, Rate: r.Rate, Payments: r.payments, Seed: r.Seed,
 		DrainTimeout: r.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: r.Allowed, Faults: true,
-		Sending:  func(id pix.EndToEndID) { r.judge.Choose(id); r.sample.sending(id) },
-		Told:     r.sample.told,
-		Progress: w.progress, ProgressEvery: progressEvery,
+		GoOn: func(s load.Snapshot) bool {
+			return sending.Err() == nil || float64(s.Settled) < settledShareMin*float64(s.Sent) &&
+				time.Since(w.start) < r.Duration+recoveryMax
+		},
+		Sending: func(id pix.EndToEndID) { r.judge.Choose(id); r.sample.sending(id) },
+		Told:    r.sample.told, Progress: w.progress, ProgressEvery: progressEvery,
 	})
-	<-faulted
+	<-sending.Done()
 
 	if err != nil {
 		return nil, err
@@ -434,8 +438,8 @@ func (r *run) lateRequests() (late []audit.Interval) {
 	return late
 }
 
-// inject injects every fault of the plan at its time. Faults may overlap. It returns when
-// all are over.
+// inject injects every fault of the plan at its time. Faults may overlap. It returns when all are over, and it was
+// quiet for a while.
 func (r *run) inject(ctx context.Context) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, faultsAtOnce)
@@ -450,6 +454,7 @@ func (r *run) inject(ctx context.Context) {
 		all.Go(func() { defer func() { <-room }(); r.injectOne(ctx, planned) })
 	}
 	all.Wait()
+	host.Sleep(ctx, max(quietAfter, time.Until(r.world.start.Add(r.Duration))))
 }
 
 func (r *run) injectOne(ctx context.Context, planned PlannedFault) {

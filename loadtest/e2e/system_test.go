@@ -32,10 +32,12 @@ import (
 // what matters: bank < engine < ledger. An order that waits longer than half of the deadline is
 // refused with LQ10, so a busy machine may stand still for that long.
 const (
-	deadline       = 12 * time.Second
-	pendingTimeout = 18 * time.Second // at least the deadline and 5 s
-	lateDelay      = 14 * time.Second // a late bank answers after the deadline
-	drainTimeout   = 60 * time.Second // longer than any recovery
+	deadline       = 30 * time.Second
+	pendingTimeout = deadline + 6*time.Second // at least 5 s more
+	lateDelay      = deadline + 2*time.Second // a late bank answers after the deadline
+	// patience bounds a start, progress and the last outcomes. Where memory is short, a ledger server takes a minute
+	// and more; three replicas on a slow disk take longer.
+	patience = 5 * time.Minute
 )
 
 // stacksAtOnce is how many clearing houses run side by side, unless go test -parallel says another
@@ -97,9 +99,6 @@ func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	return s
 }
 
-// readyMax bounds the start of a process. Where memory is short, a ledger server takes a minute and more.
-const readyMax = 5 * time.Minute
-
 // servers are permits for ledger servers: each takes more than 2 GiB of memory.
 var servers = semaphore.NewWeighted(stacksAtOnce)
 
@@ -110,7 +109,7 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 
 	config := stack.Config{
 		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "64MiB",
-		Kafka: os.Getenv("E2E_KAFKA"), ReadyWithin: readyMax,
+		Kafka: os.Getenv("E2E_KAFKA"), ReadyWithin: patience,
 		Env: map[string][]string{
 			stack.Engine: {
 				"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String(),
@@ -183,7 +182,7 @@ type loadRun struct {
 func (s *system) load(rate, payments int, arguments ...string) *loadRun {
 	r := &loadRun{s: s, json: filepath.Join(s.t.TempDir(), "run.json")}
 	r.arguments = append([]string{"run", "--rate", fmt.Sprint(rate), "--payments", fmt.Sprint(payments),
-		"--json", r.json, "--drain-timeout", drainTimeout.String()}, arguments...)
+		"--json", r.json, "--drain-timeout", patience.String()}, arguments...)
 	r.start()
 
 	return r
@@ -330,9 +329,6 @@ func (s *system) settlesAgain() {
 	s.t.Errorf("%d loads after the fault did not settle", tries)
 }
 
-// progressMax is for three replicas of the ledger on a busy machine with a slow disk.
-const progressMax = 4 * time.Minute
-
 // progress waits until so many payments more have their reports. A slow machine may not be able to
 // do all that a test does within one load. What follows must meet a load all the same, so one that
 // is over is started once more.
@@ -340,7 +336,7 @@ func (r *loadRun) progress(reports int64) {
 	t := r.s.t
 	t.Helper()
 	goal := r.s.ends(stream.Settlements) + reports
-	kit.AwaitWithin(t, progressMax, fmt.Sprintf("%d reports more", reports), func() (bool, string) {
+	kit.AwaitWithin(t, patience, fmt.Sprintf("%d reports more", reports), func() (bool, string) {
 		select {
 		case err := <-r.ended:
 			r.add(err)
@@ -394,7 +390,7 @@ func (s *system) lastWords(process string, ended <-chan struct{}) string {
 
 	select {
 	case <-ended:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		s.t.Fatalf("%s goes on", process)
 	}
 	log, err := os.ReadFile(s.Log(process))

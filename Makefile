@@ -62,7 +62,7 @@ demo: build ## clear 10,000 payments of every kind on a stack of its own, kill i
 # the time. With the tag synctests the Kafka client's locks let virtual time pass: without it who commits during a
 # rebalance stops that time for good.
 TEST_ELSEWHERE := ^(TestHeist|TestLiveAudit(Turns|Stays|Says).*|TestReplicaLost|TestAnOlderLedgerOfReplicasIsNotTaken|TestBackup.*|$(APACHE_TESTS))$$
-test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-replicas, test-live and test-room have the others
+test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 6 minutes); test-kafka, test-replicas, test-live and test-room have the others
 	go list -export -test -deps -tags synctests $(PACKAGES) >/dev/null
 	sync
 	go test -timeout 20m -vet=off -ldflags=-w -tags synctests -p 3 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform ./deploy/ledgermodel ./deploy/ledgerfacts ./services/bank-simulator $(PACKAGES)

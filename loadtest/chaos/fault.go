@@ -249,8 +249,8 @@ func (w *world) awaitDeath(ctx context.Context, name string, env ...string) erro
 	select {
 	case <-died:
 	case <-ctx.Done():
-	case <-time.After(recoveryMax):
-		return errors.Join(fmt.Errorf("%s did not end within %v (%s)", name, recoveryMax, strings.Join(env, " ")),
+	case <-time.After(RecoveryMax):
+		return errors.Join(fmt.Errorf("%s did not end within %v (%s)", name, RecoveryMax, strings.Join(env, " ")),
 			w.Kill(name))
 	}
 
@@ -323,7 +323,7 @@ func behave(profile string) step {
 	return func(ctx context.Context, w *world, f *fault) error {
 		bank := w.population.Bank(f.index)
 
-		ctx, cancel := context.WithTimeout(ctx, recoveryMax)
+		ctx, cancel := context.WithTimeout(ctx, RecoveryMax)
 		defer cancel()
 
 		for {

@@ -73,7 +73,7 @@ func (w *world) act(holder, id string, act ledger.Act) error {
 	if err != nil {
 		return err
 	}
-	api.RetryFor = recoveryMax
+	api.RetryFor = RecoveryMax
 	w.event("%s of %s by HTTP, %d centavos", act.Kind, act.Bank, act.Centavos)
 
 	return load.ActAt(api, id, act)

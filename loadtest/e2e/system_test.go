@@ -23,6 +23,7 @@ import (
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/chaos"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
@@ -35,9 +36,6 @@ const (
 	deadline       = 30 * time.Second
 	pendingTimeout = deadline + 6*time.Second // at least 5 s more
 	lateDelay      = deadline + 2*time.Second // a late bank answers after the deadline
-	// patience bounds a start, progress and the last outcomes. Where memory is short, a ledger server takes a minute
-	// and more; three replicas on a slow disk take longer.
-	patience = 5 * time.Minute
 )
 
 // stacksAtOnce is how many clearing houses run side by side, unless go test -parallel says another
@@ -109,7 +107,7 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 
 	config := stack.Config{
 		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "64MiB",
-		Kafka: os.Getenv("E2E_KAFKA"), ReadyWithin: patience,
+		Kafka: os.Getenv("E2E_KAFKA"), ReadyWithin: chaos.RecoveryMax,
 		Env: map[string][]string{
 			stack.Engine: {
 				"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String(),
@@ -182,7 +180,7 @@ type loadRun struct {
 func (s *system) load(rate, payments int, arguments ...string) *loadRun {
 	r := &loadRun{s: s, json: filepath.Join(s.t.TempDir(), "run.json")}
 	r.arguments = append([]string{"run", "--rate", fmt.Sprint(rate), "--payments", fmt.Sprint(payments),
-		"--json", r.json, "--drain-timeout", patience.String()}, arguments...)
+		"--json", r.json, "--drain-timeout", chaos.RecoveryMax.String()}, arguments...)
 	r.start()
 
 	return r
@@ -336,7 +334,7 @@ func (r *loadRun) progress(reports int64) {
 	t := r.s.t
 	t.Helper()
 	goal := r.s.ends(stream.Settlements) + reports
-	kit.AwaitWithin(t, patience, fmt.Sprintf("%d reports more", reports), func() (bool, string) {
+	kit.AwaitWithin(t, chaos.RecoveryMax, fmt.Sprintf("%d reports more", reports), func() (bool, string) {
 		select {
 		case err := <-r.ended:
 			r.add(err)
@@ -390,7 +388,7 @@ func (s *system) lastWords(process string, ended <-chan struct{}) string {
 
 	select {
 	case <-ended:
-	case <-time.After(patience):
+	case <-time.After(chaos.RecoveryMax):
 		s.t.Fatalf("%s goes on", process)
 	}
 	log, err := os.ReadFile(s.Log(process))

@@ -53,7 +53,8 @@ type Config struct {
 	Told func(id string, reported, now time.Time)
 	// Stop, once closed, ends the sending before all payments are sent.
 	Stop <-chan struct{}
-	// GoOn is asked when all payments are sent, and says whether to send one more.
+	// GoOn is asked when all payments are sent, and says whether to send one more. The cases then come again, in the
+	// same order.
 	GoOn func(Snapshot) bool
 	// AtEnd is called after the last outcome, before connections close.
 	AtEnd func()
